@@ -1,0 +1,1 @@
+"""The linter and its fixes. Installs as `shapecheck.codemods`."""

@@ -1,0 +1,1 @@
+"""The torch.compile backend. Installs as `shapecheck.compile_backend`."""
