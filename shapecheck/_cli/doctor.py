@@ -1,0 +1,141 @@
+"""`shapecheck doctor`: what is installed, what it runs on, and which checks are in force."""
+
+import importlib.util
+import os
+import platform
+import sys
+from collections.abc import Sequence
+from importlib.machinery import PathFinder
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple
+
+import click
+
+from shapecheck._cli import installed_version
+from shapecheck._levels import VARIABLE, resolve_level
+
+_ABSENT = "not installed"
+
+
+class _Kernel(NamedTuple):
+    name: str
+    module: str
+    distributions: tuple[str, ...]
+    runs_on: str
+
+
+_KERNELS = (
+    _Kernel("torch varlen_attn", "torch.nn.attention.varlen", ("torch",), "CUDA"),
+    _Kernel("flash-attention 2", "flash_attn.flash_attn_interface", ("flash-attn",), "CUDA, ROCm"),
+    _Kernel("flash-attention 3", "flash_attn_interface", ("flash-attn-3", "flash_attn_interface"), "CUDA (Hopper)"),
+    _Kernel("flash-attention 4", "flash_attn.cute", ("flash-attn-4", "flash-attn"), "CUDA (Hopper, Blackwell)"),
+    _Kernel("xformers", "xformers.ops", ("xformers",), "CUDA, ROCm"),
+    _Kernel("Transformer Engine", "transformer_engine", ("transformer-engine", "transformer_engine"), "CUDA"),
+    _Kernel("FlashInfer", "flashinfer", ("flashinfer-python",), "CUDA"),
+    _Kernel("flash-linear-attention", "fla", ("flash-linear-attention", "fla-core"), "CUDA, ROCm, XPU"),
+    _Kernel("SageAttention", "sageattention", ("sageattention",), "CUDA"),
+    _Kernel("torch_npu", "torch_npu", ("torch-npu", "torch_npu"), "Ascend NPU"),
+)
+
+
+@click.command()
+def command() -> None:
+    """Show versions, devices, attention kernels and checks.
+
+    Exits with 2 when SHAPECHECK is set to something that is no level.
+    """
+    source = f"environment variable {VARIABLE}" if os.environ.get(VARIABLE, "").strip() else "default"
+    wrong = None
+    try:
+        level = resolve_level(None).name.lower()
+    except ValueError as error:
+        level, wrong = f"{os.environ[VARIABLE]!r}, no level", str(error)
+    _show("versions", ("package", "version"), _versions())
+    _show("devices", ("device", "what"), _devices())
+    _show("varlen attention kernels", ("kernel", "import", "version", "runs on"), _kernels())
+    _show("checks", ("level", "from"), [(level, source)])
+    if wrong:
+        click.echo(f"Error: {wrong}", err=True)
+        raise click.exceptions.Exit(2)
+
+
+def _versions() -> list[tuple[str, str]]:
+    rows = [("python", f"{platform.python_version()} ({sys.platform}, {platform.machine()})")]
+    rows.append(("shapecheck", installed_version() or "not installed (source tree)"))
+    rows += [(name, _version(name) or _ABSENT) for name in ("torch", "jaxtyping", "beartype", "click", "rich")]
+    return rows
+
+
+def _devices() -> list[tuple[str, str]]:
+    try:
+        import torch
+    except ImportError:
+        return [("cpu", f"{os.cpu_count()} cores; torch is not installed")]
+    except Exception as error:  # a broken installation: what a doctor is called for
+        return [("cpu", f"{os.cpu_count()} cores; torch does not import: {error}")]
+    rows = [("cpu", f"{torch.get_num_threads()} threads")]
+    for kind in ("cuda", "xpu", "npu"):
+        # torch loads out-of-tree backends such as torch_npu by itself when it is imported.
+        module: Any = getattr(torch, kind, None)
+        try:
+            if module is not None and module.is_available():
+                rows += [(f"{kind}:{i}", module.get_device_name(i)) for i in range(module.device_count())]
+        except Exception as error:  # a driver in trouble is a finding, not a reason to stop
+            rows.append((kind, f"error: {error}"))
+    if torch.backends.mps.is_available():
+        rows.append(("mps", "Apple GPU"))
+    return rows
+
+
+def _kernels() -> list[tuple[str, str, str, str]]:
+    rows = []
+    for kernel in _KERNELS:
+        found = _exists(kernel.module)
+        installed = next(filter(None, map(_version, kernel.distributions)), None)
+        rows.append((kernel.name, kernel.module, (installed or "found") if found else _ABSENT, kernel.runs_on))
+    return rows
+
+
+def _exists(module: str) -> bool:
+    """Whether a module could be imported, without importing it or its parents: some of them take seconds."""
+    path: Sequence[str] | None = None
+    parts = module.split(".")
+    for depth in range(len(parts)):
+        name = ".".join(parts[: depth + 1])
+        try:
+            # `find_spec` would import the parents of a dotted name, so those are looked up in the parent's folders.
+            spec = importlib.util.find_spec(name) if path is None else PathFinder.find_spec(name, path)
+        except (ImportError, ValueError):
+            return False
+        if spec is None:
+            return False
+        path = list(spec.submodule_search_locations or [])
+    return True
+
+
+def _version(distribution: str) -> str | None:
+    try:
+        return version(distribution)
+    except PackageNotFoundError:
+        return None
+
+
+def _show(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """A rich table on a terminal, aligned plain text, never cut, anywhere else."""
+    if sys.stdout.isatty():
+        try:
+            from rich.console import Console
+            from rich.table import Table
+            from rich.text import Text
+        except ImportError:
+            pass
+        else:
+            table = Table(*header, title=title, title_justify="left")
+            for row in rows:
+                table.add_row(*(Text(cell, style="dim" if _ABSENT in row else "") for cell in row))
+            Console().print(table)
+            return
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    click.echo(title)
+    for row in rows:
+        click.echo("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
