@@ -1,0 +1,161 @@
+"""`make demo`: a real packed request under its contract, three faults with and without it, and what it costs.
+
+Exits with 1 if a fault does not raise the error that it should.
+"""
+
+import importlib
+import sys
+import time
+from collections.abc import Callable
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+from inspect import getsource
+from io import TextIOWrapper
+from pathlib import Path
+from traceback import extract_tb
+from typing import Any
+
+from packed_dit import SIZES, Batch, Config, PackedDiT, build_model, faults, prepare, random_request
+from rich.console import Console
+from rich.syntax import Syntax
+
+import shapecheck
+
+ROOT = Path(__file__).resolve().parent.parent
+
+NARROW = Config(hidden=16, heads=1, depth=2)
+"""Two blocks of one narrow head, so that two CPU cores attend over 58,816 rows within seconds."""
+
+console = Console(highlight=False, markup=False, soft_wrap=True)
+
+
+def heading(text: str) -> None:
+    console.print()
+    console.rule(text, align="left", style="bold")
+
+
+def show_request(model: PackedDiT, batch: Batch) -> None:
+    """The layout of a real request, and the forward over it."""
+    heading("One 720p request, packed")
+    print(batch.layout)
+    heading(f"The forward under its contract, S = {batch.layout.seq_len:,}")
+    started = time.perf_counter()
+    video, audio = model(**batch.arguments)
+    seconds = time.perf_counter() - started
+    console.print(f"video velocity {list(video.shape)}, audio velocity {list(audio.shape)}: {seconds:.1f} s")
+
+
+def show_fault(title: str, caller: Callable[..., Any], error: type[Exception], problem: str, *args: Any) -> bool:
+    """What the caller wrote and the error that it gets; whether that is an `error` whose text begins with `problem`."""
+    heading(title)
+    console.print("The caller wrote\n", style="bold")
+    show_source(caller)
+    console.print("\nand gets\n", style="bold")
+    try:
+        caller(*args)
+    except error as raised:
+        console.print(f"{type(raised).__name__}: {raised}", style="red")
+        return str(raised).startswith(problem)
+    except Exception as raised:
+        console.print(f"UNEXPECTED {type(raised).__name__}: {raised}", style="bold red")
+        return False
+    console.print(f"NO ERROR, expected {error.__name__}", style="bold red")
+    return False
+
+
+def show_without(what: str, caller: Callable[..., Any], *args: Any) -> None:
+    """What the same mistake comes to without shapecheck."""
+    console.print(f"\n{what}\n", style="bold")
+    try:
+        caller(*args)
+    except Exception as raised:
+        frame = [frame for frame in extract_tb(raised.__traceback__) if "packed_dit" in frame.filename][-1]
+        console.print(f"{type(raised).__name__}: {raised}")
+        console.print(f"  late, at {Path(frame.filename).name}:{frame.lineno}: {frame.line}")
+    else:
+        console.print("no error")
+
+
+def show_source(function: Callable[..., Any]) -> None:
+    source = getsource(function).rstrip()
+    console.print(Syntax(source, "python", theme="ansi_dark") if console.is_terminal else source)
+
+
+def show_faults(model: PackedDiT, batch: Batch) -> list[bool]:
+    """Each of the three faults; whether each raised what it should."""
+    bare = faults.without_contract(model)
+    without = "Without the contract"
+    rows = batch.layout.seq_len
+    found = []
+
+    for title, caller, tags in (
+        ("Fault 1: tags of one modality", faults.tags_of_one_modality, 57600),
+        ("Fault 1 again: tags made before padding", faults.tags_before_padding, batch.layout.used),
+    ):
+        problem = f"PackedDiT.forward: token_tags axis 0 (S) is {tags}, expected {rows}\n"
+        found.append(show_fault(title, caller, shapecheck.ContractError, problem, model, batch))
+        show_without(without, caller, bare, batch)
+
+    cached = faults.seq_len_without_image(batch)
+    problem = f"seq_len is {cached}, but the parts need {batch.layout.used} rows\n"
+    title = "Fault 2: a cached seq_len"
+    found.append(show_fault(title, faults.layout_of_cached_seq_len, shapecheck.LayoutError, problem, batch, cached))
+    console.print("\nPacked by hand, it would read\n", style="bold")
+    show_source(faults.rows_of_cached_seq_len)
+    show_without("which the model without its contract takes as", faults.rows_of_cached_seq_len, bare, batch, cached)
+    console.print(f"  the padding trimmed {batch.layout.used - cached} rows of video without a word")
+
+    # Two small requests: without the contract this one runs to its end.
+    pair = prepare([random_request(SIZES[name], model.config, seed) for seed, name in enumerate(("small", "tiny"))])
+    problem = "PackedDiT.forward: cu_seqlens_k axis 0 (B+1) is 3, expected 4\n"
+    title = "Fault 3: boundaries of different batches"
+    found.append(show_fault(title, faults.keys_of_another_batch, shapecheck.ContractError, problem, model, pair))
+    show_without(without, faults.keys_of_another_batch, bare, pair)
+    right, wrong = model(**pair.arguments)[0], faults.keys_of_another_batch(bare, pair)[0]
+    difference = (right - wrong).abs().amax(dim=1)[pair.arguments["update_mask"]]
+    console.print(
+        "  silently wrong: the first request attends to the second, and the second to padding;\n"
+        f"  {int((difference > 1e-4).sum())} of {len(difference)} denoised video rows differ, "
+        f"by up to {float(difference.max()):.2f}"
+    )
+    return found
+
+
+def show_cost() -> None:
+    """Time per call beside hand-written checks and jaxtyping, if the benchmarks are there."""
+    heading("What a contract costs per call")
+    if (ROOT / "benchmarks" / "contracts.py").exists():
+        console.print(benchmark().quick_table())
+    else:
+        console.print("the benchmarks are not here: run the demo in a clone")
+
+
+def benchmark() -> Any:
+    """The module `benchmarks.contracts` of this repository.
+
+    Without the repository's root on `sys.path`: its folder `shapecheck` would shadow the installed package.
+    """
+    spec = PathFinder.find_spec("benchmarks", [str(ROOT)])
+    assert spec is not None
+    package = module_from_spec(spec)
+    sys.modules["benchmarks"] = package
+    if spec.loader is not None:
+        spec.loader.exec_module(package)
+    return importlib.import_module("benchmarks.contracts")
+
+
+def main() -> int:
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # the table is drawn with more than ASCII
+    started = time.perf_counter()
+    model = build_model(NARROW)
+    batch = prepare([random_request(SIZES["720p"], model.config)])
+    show_request(model, batch)
+    found = show_faults(model, batch)
+    show_cost()
+    heading(f"{sum(found)} of {len(found)} faults caught, {time.perf_counter() - started:.0f} s in all")
+    return 0 if all(found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
