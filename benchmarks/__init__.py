@@ -1,0 +1,1 @@
+"""Side-by-side measurements, one command each. Nothing here is a test."""
