@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from shapecheck._contract._dims import Dim
-from shapecheck._contract._plan import Header, Match, MatchRun, Plan, Step, positions, symbols
-from shapecheck._contract._spec import Argument, Spec
+from shapecheck._contract._dims import Dim, positions
+from shapecheck._contract._plan import Header, Match, MatchRun, Plan, Step, symbols
+from shapecheck._contract._spec import Argument, Spec, identifier
 from shapecheck._invariants import Elementwise, Operand
 from shapecheck._levels import Level
 
@@ -67,16 +67,12 @@ def generate(
 
 def dtypes_key(argument: Argument) -> str:
     """What the dtypes allowed for `argument` are called among the globals."""
-    return f"dtypes_{_identifier(argument.name)}"
+    return f"dtypes_{identifier(argument.name)}"
 
 
 def default_key(parameter: str) -> str:
     """What a parameter's default is called among the globals."""
     return f"default_{parameter}"
-
-
-def _identifier(name: str) -> str:
-    return name.replace("[", "_").replace("]", "")
 
 
 class _Writer:
@@ -342,7 +338,7 @@ class _Writer:
         assert tensor is not None
         conditions: list[str] = []
         if tensor.dims is not None:
-            shape = self.shapes[argument.name] = self.fresh(f"shape_{_identifier(argument.name)}")
+            shape = self.shapes[argument.name] = self.fresh(f"shape_{identifier(argument.name)}")
             self.line(f"{shape} = {place}.shape")
             runs = sum(dim.kind == "run" for dim in tensor.axes)
             conditions.append(f"{n.len}({shape}) {'<' if runs else '!='} {len(tensor.axes) - runs}")
@@ -350,7 +346,7 @@ class _Writer:
             dtypes = self.names[dtypes_key(argument)]
             operator = "is not" if len(tensor.dtypes) == 1 else "not in"
             conditions.append(f"{place}.dtype {operator} {dtypes}")
-        for axis, dim in positions(argument):
+        for axis, dim in positions(tensor.axes):
             if dim.kind == "fixed":
                 conditions.append(f"{self.shapes[argument.name]}[{axis}] != {dim.size}")
         return conditions

@@ -19,7 +19,6 @@ from shapecheck._contract._diagnose import Violation, described, diagnose
 from shapecheck._contract._hints import accepts_one
 from shapecheck._contract._message import error
 from shapecheck._contract._spec import Argument
-from shapecheck._contract._values import values_hold
 from shapecheck._contract._violation import accelerated, assert_on_device, check_values, violated
 from shapecheck._errors import ContractError
 from shapecheck._levels import Level, resolve_level
@@ -53,10 +52,6 @@ class Contract:
     def __repr__(self) -> str:
         return f"<contract of {self.spec.function} at level {self.level.name.lower()}>"
 
-    def values_hold(self, operands: Sequence[Any], symbols: Sequence[int | None], sync: bool) -> bool:
-        """Whether the value invariants hold; see `values_hold` in `_values`."""
-        return values_hold(self.spec, operands, symbols, sync)
-
     def error(self, values: Sequence[Any]) -> ContractError:
         """The error for a call that the checks refused: annotated arguments in order, then the results."""
         arguments = [*self.spec.arguments, *self.spec.returns]
@@ -74,8 +69,8 @@ class Contract:
             if name in values and not accepts_one(values[name], hint):
                 argument = self.spec.by_name[name]
                 validators = [repr(one) for one in getattr(hint, "__metadata__", ())]
-                text = argument.hint or " with ".join([str(argument.tensor and argument.tensor.text), *validators])
-                return _not_accepted(name, values[name], text)
+                wanted = argument.hint or " with ".join([str(argument.tensor and argument.tensor.text), *validators])
+                return _not_accepted(name, values[name], wanted)
         return None
 
     def _result_violation(self, results: Sequence[Any]) -> Violation | None:
@@ -123,8 +118,8 @@ def contract(
         function: a function, method, `nn.Module.forward`, coroutine function, staticmethod or classmethod.
         level: `"off"`, `"shape"`, `"host"`, `"device"` or `"sync"`; see `Level`. None: the environment variable
             `SHAPECHECK` when the function is decorated, else `"host"`.
-        engine: `"generated"` checks; `"reference"` runs jaxtyping and beartype themselves, in eager calls only, some
-            twenty times slower: a second opinion.
+        engine: `"generated"` checks; `"reference"` runs jaxtyping and beartype themselves, in eager calls only and many
+            times slower: a second opinion.
 
     Returns the function with its checks, whose `__contract__.source` is the generated code; the function itself at
     level `"off"`.

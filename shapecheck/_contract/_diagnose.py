@@ -5,7 +5,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from shapecheck._contract._plan import Header, Match, MatchRun, Step, positions
+from shapecheck._contract._dims import positions
+from shapecheck._contract._plan import Header, Match, MatchRun, Step
+from shapecheck._contract._plan import symbols as symbols_of
 from shapecheck._contract._spec import Argument, Spec, TensorSpec
 from shapecheck._contract._values import on_host
 from shapecheck._invariants import COMPARABLE, Finding, PrefixSum, SameBatch, Scope, is_tensor, shown
@@ -112,13 +114,9 @@ def diagnose(
 
 def _binder(spec: Spec, symbol: str) -> tuple[str, int] | None:
     for step in spec.plan.arguments:
-        if isinstance(step, Match) and symbol in (step.dim.name, *_expression_names(step)):
+        if isinstance(step, Match) and symbol in symbols_of(step):
             return step.argument.name, step.axis
     return None
-
-
-def _expression_names(step: Match) -> tuple[str, ...]:
-    return step.dim.expression.names if step.dim.kind == "expression" else ()
 
 
 def _step(walk: _Walk, step: Step) -> Violation | None:
@@ -210,7 +208,7 @@ def _header(argument: Argument, tensor: TensorSpec, value: Any) -> Violation | N
             notes=(f"{name} is {described(value)}", source),
             hint=fix,
         )
-    for axis, dim in positions(argument):
+    for axis, dim in positions(tensor.axes):
         if dim.kind == "fixed" and shape[axis] != dim.size:
             at = axis if axis >= 0 else len(shape) + axis
             return Violation(
@@ -276,11 +274,9 @@ def _compared(
         return None
     name = step.argument.name
     notes = []
-    for symbol in symbols:
-        by, by_axis = walk.bound_by.get(symbol, (None, 0))
-        if by is not None:
-            what = f" ({by} is {described(walk.values[by])})" if by in walk.values else ""
-            notes.append(f"{symbol} = {walk.symbols[symbol]} was bound by {by} axis {by_axis}{what}")
+    for origin in walk.scope().origins(symbols):
+        by = origin.argument
+        notes.append(f"{origin} ({by} is {described(walk.values[by])})" if by in walk.values else str(origin))
     bound_by = walk.bound_by.get(symbols[0], (None, 0))[0] if symbols else None
     return Violation(
         argument=name,

@@ -1,5 +1,6 @@
 """The axes of one jaxtyping annotation. Free of torch and of jaxtyping's private classes."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,6 +39,14 @@ def parse_dims(text: str) -> tuple[Dim, ...]:
     if sum(dim.kind == "run" for dim in dims) > 1:
         raise ValueError("only one of `...` and `*name` can stand in one annotation")
     return dims
+
+
+def positions(dims: Sequence[Dim]) -> Iterator[tuple[int, Dim]]:
+    """The single axes with their index, negative behind a run."""
+    run = next((i for i, dim in enumerate(dims) if dim.kind == "run"), len(dims))
+    for i, dim in enumerate(dims):
+        if i != run:
+            yield (i if i < run else i - len(dims)), dim
 
 
 def _parse_dim(text: str) -> Dim:

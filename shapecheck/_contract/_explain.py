@@ -27,20 +27,19 @@ AMBIGUOUS = -1
 
 def explain(groups: Sequence[Group], rows: int) -> Explanation | None:
     """The one way to leave out groups so that `rows` remain; None where there is none, or more than one."""
-    groups = [group for group in groups if group.rows > 0]
-    mask = _subset(groups, rows)
-    if mask is None or mask == AMBIGUOUS:
-        return None
-    kept = tuple(group for i, group in enumerate(groups) if mask >> i & 1)
-    return Explanation(kept, tuple(group for i, group in enumerate(groups) if not mask >> i & 1))
+    return explain_first([groups], rows)
 
 
 def explain_first(groupings: Iterable[Sequence[Group]], rows: int) -> Explanation | None:
     """The explanation by the first grouping that has one; None as soon as one has several: then nobody knows."""
-    for groups in groupings:
-        mask = _subset([group for group in groups if group.rows > 0], rows)
+    for grouping in groupings:
+        groups = [group for group in grouping if group.rows > 0]
+        mask = _subset(groups, rows)
+        if mask == AMBIGUOUS:
+            return None
         if mask is not None:
-            return explain(groups, rows)
+            kept = tuple(group for i, group in enumerate(groups) if mask >> i & 1)
+            return Explanation(kept, tuple(group for i, group in enumerate(groups) if not mask >> i & 1))
     return None
 
 

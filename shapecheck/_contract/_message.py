@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from shapecheck._layout._geometry import Geometry, Span
 
 _PLAIN = "="  # a row of which no parts are known
+_MOST_RUNS = 5_000  # more than that is no picture, and an error must not take seconds
 
 
 def error(
@@ -171,25 +172,19 @@ def _explained(
     return explanation, [one for one, own in zip(full, names, strict=True) if own & kept]
 
 
-def _tags(spec: Spec, values: Mapping[str, Any]) -> tuple[str, list[tuple[int, int]]] | None:
-    """An argument of readable token tags, as runs of (tag, rows)."""
+def _tags(spec: Spec, values: Mapping[str, Any]) -> list[tuple[int, int]] | None:
+    """The first argument of readable token tags, as runs of (tag, rows)."""
     for argument in spec.arguments:
         value = values.get(argument.name)
         if any(isinstance(one, OneOf) for one in argument.invariants) and is_tensor(value):
             assert value is not None
             if value.dim() == 1 and not value.is_floating_point() and host_readable(value, sync=False):
                 tags, counts = value.detach().unique_consecutive(return_counts=True)
-                return argument.name, list(zip(tags.tolist(), counts.tolist(), strict=True))
+                return list(zip(tags.tolist(), counts.tolist(), strict=True))
     return None
 
 
-_MOST_RUNS = 5_000  # more than that is no picture, and an error must not take seconds
-
-
-def _tags_beside(
-    violation: Violation, tags: tuple[str, list[tuple[int, int]]], expected: int, actual: int
-) -> list[str]:
-    owner, runs = tags
+def _tags_beside(violation: Violation, runs: list[tuple[int, int]], expected: int, actual: int) -> list[str]:
     rows = sum(count for _, count in runs)
     if len(runs) > _MOST_RUNS:
         return []
@@ -200,15 +195,10 @@ def _tags_beside(
     for tag, count in runs:
         intervals.append(Interval(start, start + count, characters[tag]))
         start += count
-    plain = {size: [Interval(0, size, _PLAIN)] for size in (expected, actual)}
-    top = Row(violation.bound_by, intervals if owner == violation.bound_by else plain[expected], expected)
-    bottom = Row(violation.argument, intervals if owner == violation.argument else plain[actual], actual)
-    if owner not in (violation.bound_by, violation.argument):
-        top, bottom = (
-            (Row(top.label, intervals, expected), bottom)
-            if rows == expected
-            else (top, Row(bottom.label, intervals, actual))
-        )
+    top, bottom = (
+        Row(label, intervals if rows == size else [Interval(0, size, _PLAIN)], size)
+        for label, size in ((violation.bound_by, expected), (violation.argument, actual))
+    )
     legend = ", ".join(f"{character} tag {tag}" for tag, character in list(characters.items())[:8])
     return [*draw_rows(top, bottom, compare=False), f"({legend})"]
 

@@ -13,7 +13,8 @@ import torch
 from jaxtyping import Shaped
 from torch import Tensor
 
-from shapecheck._contract._dims import Dim, parse_dims
+from shapecheck._contract._dims import Dim, parse_dims, positions
+from shapecheck._contract._spec import identifier
 
 
 class UnsolvableError(ValueError):
@@ -53,7 +54,7 @@ def normalize(annotations: Mapping[str, Any], values: Mapping[str, Any]) -> Norm
     for name, annotation in annotations.items():
         dims = " ".join(_rewritten(dim, sizes) for dim in parse_dims(annotation.dim_str))
         # "return[0]" is no parameter's name
-        parameter = name.replace("[", "_").replace("]", "") if "[" in name else f"{name}_"
+        parameter = identifier(name) if "[" in name else f"{name}_"
         rewritten[parameter] = annotation.dtype[Tensor, dims]
         key.append((name, dims))
         filled[parameter] = values[name]
@@ -97,11 +98,5 @@ def _sizes(annotations: Mapping[str, Any], values: Mapping[str, Any]) -> dict[st
 
 def _placed(dims: tuple[Dim, ...], rank: int) -> list[tuple[int, Dim]]:
     """Single axes with their position in a tensor of `rank` axes; none where the rank does not fit."""
-    run = next((i for i, dim in enumerate(dims) if dim.kind == "run"), None)
-    if run is None:
-        return list(enumerate(dims)) if rank == len(dims) else []
-    if rank < len(dims) - 1:
-        return []
-    return [(i, dim) for i, dim in enumerate(dims[:run])] + [
-        (rank - len(dims) + run + 1 + i, dim) for i, dim in enumerate(dims[run + 1 :])
-    ]
+    single = list(positions(dims))
+    return single if rank == len(dims) or (len(single) < len(dims) and rank >= len(single)) else []

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shapecheck._contract._dims import Dim
+from shapecheck._contract._dims import Dim, positions
 from shapecheck._errors import AnnotationError
 
 if TYPE_CHECKING:
@@ -98,13 +98,8 @@ def symbols(step: Step) -> tuple[str, ...]:
             return ()
 
 
-def positions(argument: "Argument") -> Iterable[tuple[int, Dim]]:
-    """The single axes with their index, negative behind a run."""
-    axes = argument.tensor.axes if argument.tensor else ()
-    run = next((i for i, dim in enumerate(axes) if dim.kind == "run"), len(axes))
-    for i, dim in enumerate(axes):
-        if i != run:
-            yield (i if i < run else i - len(axes)), dim
+def _axes(argument: "Argument") -> Sequence[Dim]:
+    return argument.tensor.axes if argument.tensor else ()
 
 
 def _named(arguments: Iterable["Argument"], known: set[str]) -> Iterable[Step]:
@@ -112,7 +107,7 @@ def _named(arguments: Iterable["Argument"], known: set[str]) -> Iterable[Step]:
         if argument.tensor is None:
             continue
         yield Header(argument)
-        for axis, dim in positions(argument):
+        for axis, dim in positions(_axes(argument)):
             if dim.kind == "name":
                 known.add(dim.name)
                 yield Match(argument, axis, dim)
@@ -128,7 +123,7 @@ def _solvable(arguments: Iterable["Argument"], known: set[str], placed: Sequence
     waiting = [
         Match(argument, axis, dim)
         for argument in arguments
-        for axis, dim in positions(argument)
+        for axis, dim in positions(_axes(argument))
         if dim.kind == "expression" and Match(argument, axis, dim) not in placed
     ]
     ordered: list[Step] = []
@@ -147,7 +142,7 @@ def _solvable(arguments: Iterable["Argument"], known: set[str], placed: Sequence
 
 def _refuse_unsolved(arguments: Iterable["Argument"], steps: Sequence[Step], known: set[str]) -> None:
     for argument in arguments:
-        for axis, dim in positions(argument):
+        for axis, dim in positions(_axes(argument)):
             if dim.kind == "expression" and Match(argument, axis, dim) not in steps:
                 missing = " and ".join(name for name in dim.expression.names if name not in known)
                 raise AnnotationError(

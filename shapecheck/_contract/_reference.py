@@ -13,9 +13,10 @@ from jaxtyping import TypeCheckError, jaxtyped
 from torch import Tensor
 
 from shapecheck._contract._annotations import Reading
+from shapecheck._contract._diagnose import dtype_name
 from shapecheck._contract._hints import CONFIG
 from shapecheck._contract._normalize import UnsolvableError, normalize
-from shapecheck._contract._spec import Spec
+from shapecheck._contract._spec import Spec, identifier
 from shapecheck._contract._values import on_host
 from shapecheck._errors import ContractError
 from shapecheck._invariants import Scope
@@ -76,7 +77,7 @@ def _check(reading: Reading, values: Mapping[str, Any], level: Level, checks: di
         if argument.tensor is not None and argument.tensor.dims is None and argument.name in values:
             hints.setdefault(argument.name, Tensor | None if argument.optional else Tensor)
     for name, hint in hints.items():
-        parameter = f"hint_{name.replace('[', '_').replace(']', '')}"
+        parameter = f"hint_{identifier(name)}"
         parameters[parameter], arguments[parameter] = hint, values[name]
     key = (normalized.key, tuple(hints))
     if key not in checks:
@@ -99,9 +100,10 @@ def _check_invariants(spec: Spec, values: Mapping[str, Any], symbols: Mapping[st
             continue
         for invariant in argument.invariants:
             static = Scope(symbols, {}, tensors)
+            possible = invariant.dtypes()
             broken = isinstance(value, Tensor) and (
                 invariant.find_static(value, static) is not None
-                or str(value.dtype).removeprefix("torch.") not in (invariant.dtypes() or str(value.dtype))
+                or (possible is not None and dtype_name(value) not in possible)
             )
             reads = argument.number or level >= Level.HOST
             if not broken and reads and invariant in spec.value_invariants(argument):

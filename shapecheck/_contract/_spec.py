@@ -137,6 +137,11 @@ class Spec:
         )
 
 
+def identifier(name: str) -> str:
+    """`name` where Python wants an identifier: `return[0]` is none."""
+    return name.replace("[", "_").replace("]", "")
+
+
 def _argument_data(argument: Argument) -> dict[str, Any]:
     data: dict[str, Any] = {"name": argument.name}
     if argument.optional:

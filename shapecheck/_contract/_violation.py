@@ -11,6 +11,7 @@ from shapecheck._contract._diagnose import diagnose
 from shapecheck._contract._message import error
 from shapecheck._contract._spec import from_payload
 from shapecheck._contract._transport import describe, pack, restore, split_operands
+from shapecheck._contract._values import values_hold
 from shapecheck._errors import ContractError
 from shapecheck._invariants import COMPARABLE
 
@@ -71,7 +72,7 @@ def check_values(contract: "Contract", operands: Sequence[Any], symbols: Sequenc
         sizes = [-1 if size is None else size for size in symbols]
         torch.ops.shapecheck.check_values(tensors, numbers, counts, sizes, contract.payload, sync)
         return True
-    return contract.values_hold(operands, symbols, sync)
+    return values_hold(contract.spec, operands, symbols, sync)
 
 
 def assert_on_device(conditions: Sequence[Tensor], message: str) -> None:

@@ -71,30 +71,22 @@ def spec_with_result(
 ) -> Float[Tensor, "1 S C"]: ...
 
 
-def spec_without_result(
-    self,
-    x: Float[Tensor, "1 S C"],
-    token_tags: Annotated[Int[Tensor, "S"], OneOf(-1, 0, 1, 2)],
-    cu_seqlens: Annotated[Int32[Tensor, "B+1"], PrefixSum(end="S"), SameDevice("x")],
-    max_seqlen: int,
-    mask: Bool[Tensor, "S"] | None = None,
-): ...
-
-
-def contracted(spec: Any, **options: Any) -> type[nn.Module]:
+def contracted(annotations: dict[str, Any], **options: Any) -> type[nn.Module]:
     class Contracted(Plain):
         def forward(self, x, token_tags, cu_seqlens, max_seqlen, mask=None):
             y = self.linear(x) + token_tags[None, :, None]
             return y if mask is None else y * mask[None, :, None]
 
-        forward.__annotations__ = spec.__annotations__
+        forward.__annotations__ = annotations
         forward = contract(**options)(forward)
 
     return Contracted
 
 
-WithResult = contracted(spec_with_result)
-WithoutResult = contracted(spec_without_result)
+WithResult = contracted(spec_with_result.__annotations__)
+WithoutResult = contracted(
+    {name: annotation for name, annotation in spec_with_result.__annotations__.items() if name != "return"}
+)
 
 
 class Outer(nn.Module):
@@ -334,7 +326,7 @@ def test_device_level_asserts_without_a_sync(monkeypatch: pytest.MonkeyPatch) ->
     """There is no accelerator here: the generated assertions run on the CPU, as if it were one."""
     monkeypatch.setattr("shapecheck._contract._decorator.accelerated", lambda value: value is not None)
     monkeypatch.setattr("shapecheck._contract._decorator.check_values", lambda *_: True)  # leave it to the device
-    module = contracted(spec_with_result, level="device")
+    module = contracted(spec_with_result.__annotations__, level="device")
     source = module.forward.__contract__.source
     assert source.count("assert_on_device(") == 1
     assert "(cu_seqlens[-1].long() == S)" in source

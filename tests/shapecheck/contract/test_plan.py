@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from shapecheck import AnnotationError, InRange, PrefixSum, SameBatch
 from shapecheck._contract._diagnose import Stub, diagnose
-from shapecheck._contract._plan import Header, Match, MatchRun, make_plan, positions, symbols
+from shapecheck._contract._dims import positions
+from shapecheck._contract._plan import Header, Match, MatchRun, make_plan, symbols
 from shapecheck._contract._spec import Argument, Spec, TensorSpec
 
 few = settings(max_examples=60, deadline=None)
@@ -52,7 +53,7 @@ def test_expressions_wait_for_each_other():
 
 def test_axes_behind_a_run_count_from_the_back():
     one = argument("x", "S *batch H D")
-    assert [(axis, dim.text) for axis, dim in positions(one)] == [(0, "S"), (-2, "H"), (-1, "D")]
+    assert [(axis, dim.text) for axis, dim in positions(one.tensor.axes)] == [(0, "S"), (-2, "H"), (-1, "D")]
     assert written(make_plan([one], [])) == ["x", "x[0]=S", "x[-2]=H", "x[-1]=D", "x[1:-2]=*batch"]
     assert make_plan([one], []).definite == {"S", "H", "D", "*batch"}
     assert written(make_plan([argument("x", "... D")], [])) == ["x", "x[-1]=D"]
@@ -130,7 +131,7 @@ arguments = st.lists(st.lists(st.sampled_from(DIMS), min_size=1, max_size=2).map
 def test_the_order_of_arguments_changes_nothing(dims, bound, at, by):
     given = [argument(f"x{i}", text) for i, text in enumerate(dims)]
     shapes = [
-        [dim.expression.evaluate(bound) if dim.kind != "fixed" else dim.size for _, dim in positions(one)]
+        [dim.expression.evaluate(bound) if dim.kind != "fixed" else dim.size for _, dim in positions(one.tensor.axes)]
         for one in given
     ]
     shapes[at % len(shapes)][0] += by  # by 0: a good call
