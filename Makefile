@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(CURDIR)/$(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-SOURCES := $(shell find shapecheck codemods compile_backend -name '*.py') pyproject.toml
+SOURCES := $(shell find shapecheck codemods compile_backend -name '*.py' -o -name '*.toml') pyproject.toml
 
 .PHONY: demo test lint types unit bench format clean
 
@@ -15,6 +15,7 @@ test: lint types unit
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/shapecheck lint .
 
 # The installed package, from a folder where the sources do not shadow it.
 types: $(VENV)/.installed
@@ -26,6 +27,7 @@ unit: $(VENV)/.installed
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.start_up
 	$(BIN)/python -m benchmarks.contracts
+	$(BIN)/python -m benchmarks.lint
 
 format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .
