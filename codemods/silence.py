@@ -35,16 +35,8 @@ def _reason(view: View, role: str, argument: Argument) -> str | None:
     if len(term.conditions) > 2:
         return f"it depends on {len(term.conditions)} or more conditions; no more than 2 are told apart"
     known = {"max": max_of, "tags": per_row_of, "posi": per_row_of, "lens": lens_of}.get(role[:4], bounds_of)
-    leaves = [leaf for leaf in _branches(term) if known(leaf) is None]
+    leaves = [leaf for leaf in term.branches() if known(leaf) is None]
     return _origin(view, leaves[0]) if leaves else None
-
-
-def _branches(term: Term) -> Iterator[Term]:
-    if term.op == "phi":
-        yield from _branches(term.args[1])
-        yield from _branches(term.args[2])
-    else:
-        yield term
 
 
 def _origin(view: View, term: Term) -> str:

@@ -366,14 +366,10 @@ class Evaluator:
             kwargs,
             result,
             self.context,
-            dict(self.state.names) if self.wants_names(path, kwargs) else {},
+            dict(self.state.names),
         )
         self.record(event)
         return result
-
-    def wants_names(self, path: str, kwargs: dict[str, Term]) -> bool:
-        """Whether a rule may ask what else was in scope at a call. Copies cost; most calls are no consumers."""
-        return True
 
     def callee_path(self, func: ast.expr, callee: Term) -> tuple[str, bool]:
         """The dotted path of a callee, and whether it came from an import."""
@@ -410,7 +406,7 @@ class Evaluator:
             elif helper is not None:
                 term = helper.result(view)
             elif receiver is not None and name in METHODS:
-                term = METHODS[name](CallView(self.pool, node, [receiver, *args], kwargs, path, is_method=True))
+                term = METHODS[name](CallView(self.pool, node, [receiver, *args], kwargs, path))
         if term is None:
             term = self.scope.summary(node.func, view, receiver)
         if term is None:

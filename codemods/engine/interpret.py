@@ -4,10 +4,10 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 
 from shapecheck.codemods.engine.evaluate import Evaluator, Scope
-from shapecheck.codemods.engine.events import Binding, Context, Event, Return
+from shapecheck.codemods.engine.events import Binding, Context, Return
 from shapecheck.codemods.engine.imports import imported
 from shapecheck.codemods.engine.state import Place, State, join, unwritten
-from shapecheck.codemods.engine.terms import Pool, Term
+from shapecheck.codemods.engine.terms import Term
 from shapecheck.codemods.engine.walk import walk
 
 # Methods that change their receiver in place; `evaluate` gives the new value.
@@ -585,6 +585,3 @@ def _leaves(body: Iterable[ast.stmt]) -> bool:
     return any(
         isinstance(node, ast.Break | ast.Continue | ast.Return) for statement in body for node in walk(statement)
     )
-
-
-__all__ = ["Context", "Event", "Interpreter", "Pool"]

@@ -80,6 +80,14 @@ class Term:
         """The terms it is made of."""
         return self.parts
 
+    def branches(self) -> Iterator["Term"]:
+        """The values that it may be, by the branches at its top."""
+        if self.op == "phi":
+            yield from self.args[1].branches()
+            yield from self.args[2].branches()
+        else:
+            yield self
+
     def walk(self) -> Iterator["Term"]:
         """Itself and everything below, each term once."""
         seen = {self}

@@ -46,7 +46,7 @@ from shapecheck.codemods.view import View
 
 def check(view: View) -> Iterator[Finding]:
     """VL307."""
-    if not any(_cuts_left(inner) for binding in view.bindings for inner in _branches(binding.value)):
+    if not any(_cuts_left(inner) for binding in view.bindings for inner in binding.value.branches()):
         return
     seen: set[Term] = set()
     for binding in view.bindings:
@@ -66,14 +66,6 @@ def check(view: View) -> Iterator[Finding]:
                 f"off{place(view, cut.term)}; subtract what was cut from the length",
                 notes=[(length.node, "length of the whole first part"), (cut.term.node, "front cut off here")],
             )
-
-
-def _branches(term: Term) -> Iterator[Term]:
-    if term.op == "phi":
-        yield from _branches(term.args[1])
-        yield from _branches(term.args[2])
-    else:
-        yield term
 
 
 def _cuts_left(term: Term) -> bool:

@@ -80,7 +80,7 @@ def _positional(consumer: Consumer) -> Argument | None:
 
 def _dropped(view: View, rows: Term, earlier: list[tuple[Consumer, Argument]]) -> Change | None:
     """The selection of rows from what one of the calls took or gave."""
-    for branch in _branches(rows):
+    for branch in rows.branches():
         held = rows_of(branch)
         changes = held.flat[0].changes if len(held.parts) == 1 and not held.parts[0].each else ()
         last = changes[-1] if changes else None
@@ -98,14 +98,6 @@ def _drops(view: View, change: Change) -> bool:
         return keeps_some(view, change.detail[0])
     step = change.detail[0].args[2] if change.kind == "slice" and change.detail[0].op == "slice" else None
     return step is not None and not step.is_const(None) and not step.is_const(1) and not step.is_const(-1)
-
-
-def _branches(term: Term) -> Iterator[Term]:
-    if term.op == "phi":
-        yield from _branches(term.args[1])
-        yield from _branches(term.args[2])
-    else:
-        yield term
 
 
 def _comes_from(view: View, rows: Term, earlier: Consumer) -> bool:

@@ -126,7 +126,7 @@ def _itemwise(term: Term) -> Bounds | None:
 
 def _cumulated(term: Term) -> Bounds:
     source = plain(term.args[0])
-    dtype = _integer_type(term.args[0])
+    dtype = "int64"  # torch and numpy widen sums of integers
     if source.op in {"list", "tuple", "Add", "cat", "pad", "store"}:
         zeros, rest = leading_zeros(source)
         if zeros:
@@ -136,11 +136,6 @@ def _cumulated(term: Term) -> Bounds:
         return Bounds(term, "lens", source, zero=False, dtype=dtype)
     # What a call returns may hold a zero of its own.
     return Bounds(term, "lens", source, zero=False if source.op in {"parameter", "attr", "item"} else None, dtype=dtype)
-
-
-def _integer_type(term: Term) -> str | None:
-    """The type of a cumulative sum of integers: torch and numpy widen to int64."""
-    return "int64"
 
 
 def leading_zeros(term: Term) -> tuple[int, Term]:

@@ -6,7 +6,7 @@ from shapecheck.codemods.engine.describe.rows import Part, Rows, rows_of
 from shapecheck.codemods.engine.terms import Term
 
 # A copy of the same numbers: on another device, of another integer type, or as a Python object.
-_COPIES = {"host", "moved", "copy", "cast", "typed_like", "tensor", "stack_of_scalars"}
+_COPIES = {"host", "moved", "copy", "cast", "typed_like", "tensor"}
 
 
 # Results of numpy or torch; `size` of other objects may be anything.

@@ -16,7 +16,7 @@ _ROWWISE = re.compile(
 )
 
 # Operations that give the same rows in the same order, with the operand first.
-_SAME = {"cast", "host", "moved", "copy", "typed_like", "mutated_same", "entered"}
+_SAME = {"cast", "host", "moved", "copy", "typed_like", "entered"}
 
 
 @dataclass(frozen=True)

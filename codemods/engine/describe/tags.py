@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from shapecheck.codemods.engine.describe.bounds import bounds_of
 from shapecheck.codemods.engine.describe.lengths import length_of, lens_of, plain
-from shapecheck.codemods.engine.describe.rows import Change, Part, Rows, rows_of
+from shapecheck.codemods.engine.describe.rows import Change, Part, rows_of
 from shapecheck.codemods.engine.terms import Term
 
 
@@ -186,8 +186,3 @@ def _counted(size: Term) -> tuple[Part, ...] | None:
         return found.parts if found is not None and found.kind == "parts" else None
     length = length_of(size)
     return None if length is None or not length.rows.known else length.rows.flat
-
-
-def describes(rows: Rows) -> tuple[Part, ...]:
-    """The parts that metadata of these rows has to cover."""
-    return rows.flat

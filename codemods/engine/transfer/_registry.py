@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from shapecheck.codemods.engine.terms import Pool, Term
@@ -32,7 +32,6 @@ class CallView:
     args: list[Term | None]
     kwargs: dict[str, Term]
     path: str
-    is_method: bool = field(default=False)
 
     def arg(self, position: int, *names: str) -> Term | None:
         """The argument at a position, or by one of its names."""

@@ -3,8 +3,6 @@
 from shapecheck.codemods.engine.terms import Term
 from shapecheck.codemods.engine.transfer._registry import CallView, dtype_name, function, method, tensor_operation
 
-_TORCH_LIKE = ("torch", "numpy")
-
 
 @tensor_operation("cumsum")
 def cumsum(call: CallView) -> Term | None:
@@ -262,7 +260,6 @@ def cast_away(call: CallView) -> Term | None:
     "npu",
     "pin_memory",
     "requires_grad_",
-    "data_ptr_safe",
     "copy",
     "record_stream",
 )
@@ -350,7 +347,7 @@ def sort(call: CallView) -> Term | None:
     return call.make("tuple", ordered, call.make("argsort", source, *_descending(call)))
 
 
-@function("torch.stack", "numpy.stack", "torch.hstack_scalars")
+@function("torch.stack", "numpy.stack")
 def stack(call: CallView) -> Term | None:
     source = call.arg(0, "tensors", "arrays")
     axis = call.arg(1, "dim", "axis") or call.const(0)

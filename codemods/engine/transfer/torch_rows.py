@@ -147,8 +147,3 @@ def size(call: CallView) -> Term | None:
         return None
     axis = call.arg(1, "dim")
     return call.make("attr", source, "shape") if axis is None else call.make("shape", source, axis)
-
-
-@function("torch.is_tensor", "isinstance")
-def is_tensor(call: CallView) -> Term | None:
-    return None
