@@ -7,6 +7,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from shapecheck._attention._function import varlen_attention as varlen_attention
     from shapecheck._contract import contract as contract
     from shapecheck._errors import AnnotationError as AnnotationError
     from shapecheck._errors import ContractError as ContractError
@@ -35,6 +36,7 @@ _HOMES = {
     "SameDevice": "shapecheck._invariants",
     "PackedLayout": "shapecheck._layout",
     "Part": "shapecheck._layout",
+    "varlen_attention": "shapecheck._attention._function",
 }
 
 __all__ = sorted(_HOMES)
