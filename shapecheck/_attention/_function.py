@@ -93,8 +93,6 @@ def varlen_attention(
     if _CHECKS_LONGEST and not torch.compiler.is_compiling():
         _check_longest("max_seqlen_q", max_seqlen_q, cu_seqlens_q)
         _check_longest("max_seqlen_k", max_seqlen_k, cu_seqlens_k)
-    if scale is None:
-        scale = q.shape[2] ** -0.5
     out, lse = torch.ops.shapecheck.varlen_attention(
         q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, causal, *window, scale, tail == "zero"
     )

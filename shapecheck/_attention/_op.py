@@ -16,7 +16,7 @@ from shapecheck._attention.kernels import kernel_for
 
 _REST = (
     "Tensor cu_seqlens_q, Tensor cu_seqlens_k, SymInt max_seqlen_q, SymInt max_seqlen_k, "
-    "bool causal, SymInt window_left, SymInt window_right, float scale, bool zero_tail, "
+    "bool causal, SymInt window_left, SymInt window_right, float? scale, bool zero_tail, "
     "Tensor? order_q=None, Tensor? order_k=None"
 )
 _FORWARD = "shapecheck::varlen_attention"
@@ -38,6 +38,7 @@ torch.library.define(
 
 
 def _call(
+    q: Tensor,
     cu_seqlens_q: Tensor,
     cu_seqlens_k: Tensor,
     max_seqlen_q: int,
@@ -45,12 +46,13 @@ def _call(
     causal: bool,
     window_left: int,
     window_right: int,
-    scale: float,
+    scale: float | None,
     zero_tail: bool,
     order_q: Tensor | None = None,
     order_k: Tensor | None = None,
 ) -> Call:
     window = (window_left, window_right)
+    scale = q.shape[2] ** -0.5 if scale is None else scale
     return Call(
         cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, causal, window, scale, zero_tail, order_q, order_k
     )
@@ -59,7 +61,7 @@ def _call(
 # One implementation for all devices, which looks at q: boundaries may live on the host while q does not.
 @torch.library.impl(_FORWARD, "CompositeExplicitAutograd", lib=_LIBRARY)
 def _forward(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    call = _call(*rest)
+    call = _call(q, *rest)
     check_call(q, k, v, call)
     kernel = kernel_for(q.device.type)
     if (reason := kernel.refuses(q, k, v, call)) is not None:
@@ -71,7 +73,7 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, Tenso
 def _backward(
     grad_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, *rest: Any
 ) -> tuple[Tensor, Tensor, Tensor]:
-    return kernel_for(q.device.type).backward(grad_out, q, k, v, out, lse, _call(*rest))
+    return kernel_for(q.device.type).backward(grad_out, q, k, v, out, lse, _call(q, *rest))
 
 
 @torch.library.register_fake(_FORWARD, lib=_LIBRARY)  # type: ignore[untyped-decorator]
@@ -100,15 +102,15 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tens
 
 
 def _differentiate(ctx: Any, grad_out: Tensor | None, grad_lse: None) -> tuple[Tensor | None, ...]:
-    nothing = (None,) * ctx.arguments
+    nothing: tuple[None, ...] = (None,) * ctx.arguments
     if grad_out is None:
         return nothing
     q, k, v, out, lse, cu_seqlens_q, cu_seqlens_k, order_q, order_k = ctx.saved_tensors
     boundaries = (cu_seqlens_q, cu_seqlens_k)
-    dq, dk, dv = torch.ops.shapecheck.varlen_attention_backward(
+    gradients: tuple[Tensor, Tensor, Tensor] = torch.ops.shapecheck.varlen_attention_backward(
         grad_out, q, k, v, out, lse, *boundaries, *ctx.numbers, order_q, order_k
     )
-    return dq, dk, dv, *nothing[3:]
+    return *gradients, *nothing[3:]
 
 
 torch.library.register_autograd(_FORWARD, _differentiate, setup_context=_setup_context, lib=_LIBRARY)

@@ -3,7 +3,10 @@
 Whatever the real ones leave unwritten or document nowhere is NaN here.
 """
 
+import inspect
+
 import torch
+import torch.nn.attention.varlen as torch_varlen
 from torch import Tensor
 from torch.nn.attention.flex_attention import AuxOutput
 
@@ -19,18 +22,20 @@ class VarlenOperators:
 
     Attributes:
         dead_lse: what rows without keys get: inf as FlashAttention 2 writes, -inf as 3 and 4.
+        wants_enable_gqa: whether grouped heads must be announced, as in releases after torch 2.11.
         calls: arguments of the forward calls.
     """
 
     def __init__(self, dead_lse: float = torch.inf) -> None:
         self.dead_lse = dead_lse
+        self.wants_enable_gqa = "enable_gqa" in inspect.signature(torch_varlen.varlen_attn).parameters
         self.calls: list[tuple[object, ...]] = []
 
     def forward(
         self, q, k, v, cu_q, cu_k, max_q, max_k, is_causal=False, scale=None, window_size=None, enable_gqa=False
     ):
         self._check(q, k, v, cu_q, cu_k, max_q, max_k, is_causal, window_size)
-        assert enable_gqa or q.shape[1] == k.shape[1], "torch 2.13 wants enable_gqa for grouped heads"
+        assert enable_gqa or q.shape[1] == k.shape[1] or not self.wants_enable_gqa, "grouped heads want enable_gqa"
         self.calls.append((q, k, v, cu_q, cu_k, max_q, max_k, is_causal, scale, window_size))
         if max_q == 1 and q.shape[1] > k.shape[1] and window_size == [-1, -1]:
             q.reshape(cu_q.shape[0] - 1, k.shape[1], -1, q.shape[2])
@@ -94,13 +99,14 @@ class VarlenOperators:
         assert tensor.storage_offset() % ROWS_PER_LOAD == 0
 
 
-def dense_flex(q, k, v, block_mask=None, scale=None, enable_gqa=False, return_aux=None):
+def dense_flex(q, k, v, block_mask=None, scale=None, enable_gqa=False, kernel_options=None, return_aux=None):
     """FlexAttention from its definition: inside partial blocks the mask function, full blocks without it."""
     assert q.shape[3] >= 16
     assert v.shape[3] >= 16
     assert enable_gqa or q.shape[1] == k.shape[1]
     assert return_aux.lse
     assert block_mask.seq_lengths == (q.shape[2], k.shape[2])
+    assert kernel_options == {"BACKEND": "TRITON"}
     zero = torch.zeros((), dtype=torch.int32)
     rows, keys = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])[None, :]
     masked = block_mask.mask_mod(zero, zero, rows, keys)
@@ -109,6 +115,11 @@ def dense_flex(q, k, v, block_mask=None, scale=None, enable_gqa=False, return_au
     assert not (partial & full).any()
     assert masked[full].all(), "a full block that is not"
     assert not (masked & ~partial & ~full).any(), "a visible pair in no block"
+    for counts, indices, by_key in (
+        (block_mask.q_num_blocks, block_mask.q_indices, partial),
+        (block_mask.full_q_num_blocks, block_mask.full_q_indices, full),
+    ):
+        assert torch.equal(_spread(counts, indices, masked.T.shape), by_key.T), "backward visits other blocks"
     packed = [one[0].transpose(0, 1) for one in (q, k, v)]
     out, lse = attention(*packed, (masked & partial) | full, scale)
     out = torch.where(torch.isneginf(lse).T[:, :, None], torch.nan, out)
@@ -116,6 +127,8 @@ def dense_flex(q, k, v, block_mask=None, scale=None, enable_gqa=False, return_au
 
 
 def _spread(count: Tensor, indices: Tensor, shape: torch.Size) -> Tensor:
+    assert count.is_contiguous(), "the kernels assume the stride"
+    assert indices.is_contiguous(), "the kernels assume the stride of columns"
     visited = torch.zeros(indices.shape[2:], dtype=torch.bool)
     for row, columns in enumerate(indices[0, 0]):
         visited[row, columns[: count[0, 0, row]]] = True

@@ -237,10 +237,19 @@ def test_a_huge_window_is_no_window(varlen, plain_flex):
 
 def test_enable_gqa_is_passed_only_where_known(varlen, no_flex, monkeypatch):
     monkeypatch.setattr(cuda, "_TAKES_ENABLE_GQA", False)
+    varlen.wants_enable_gqa = True
     cu = boundaries([4])
     with pytest.raises(AssertionError, match="enable_gqa"):
         cuda.KERNEL.forward(*qkv(4, 4, heads=(4, 2)), call_of(cu, cu, 0.25))
     cuda.KERNEL.forward(*qkv(4, 4), call_of(cu, cu, 0.25))
+    varlen.wants_enable_gqa = False
+    cuda.KERNEL.forward(*qkv(4, 4, heads=(4, 2)), call_of(cu, cu, 0.25))
+
+
+def test_block_lists_are_contiguous_with_several_blocks_on_both_sides(plain_flex):
+    """One list is that of the transposed map: the double wants the strides that FlexAttention's kernels assume."""
+    cu_q, cu_k = boundaries([200, 150]), boundaries([100, 500])
+    check(*qkv(350, 600, dtype=torch.float32), call_of(cu_q, cu_k, 0.25), atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -260,6 +269,19 @@ def test_refusals_name_the_fix(width, dtype, message):
         assert cuda.KERNEL.refuses(q, k, v, call).startswith(message)
         q, k, v = (torch.empty(2, 1, 64, dtype=torch.float16, device="cuda") for _ in range(3))
         assert cuda.KERNEL.refuses(q, k, v, call) is None
+
+
+def test_gpus_without_flash_attention_are_refused(monkeypatch):
+    cu = boundaries([2])
+    call = call_of(cu, cu, 1.0)
+    with FakeTensorMode():
+        q, k, v = (torch.empty(2, 1, 64, dtype=torch.float16, device="cuda") for _ in range(3))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    for capability, refused in (((7, 5), True), ((8, 0), False), ((12, 0), False)):
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device, it=capability: it)
+        reason = cuda.KERNEL.refuses(q, k, v, call)
+        assert (reason is not None) == refused
+        assert reason is None or reason.startswith("q is on a GPU of compute capability 7.5, expected at least 8.0")
 
 
 def test_the_operators_exist_with_the_arguments_we_pass():
@@ -348,3 +370,22 @@ def test_the_operator_trains_through_it(varlen, plain_flex, monkeypatch):
         for one, right in zip(gradients, torch.autograd.grad(expected.sum(), leaves), strict=True):
             torch.testing.assert_close(one.double(), right, atol=5e-2, rtol=5e-2)
         assert bool(varlen.calls) == by_varlen
+
+
+def test_inside_a_compiled_graph(plain_flex, monkeypatch):
+    """AOTAutograd runs the first call of a graph under a dispatch mode, where vmap inside an operator fails."""
+    monkeypatch.setattr(_op, "kernel_for", lambda device: cuda.KERNEL)
+    cu = boundaries([30, 0, 70])
+
+    def attend(q, k, v):
+        return torch.ops.shapecheck.varlen_attention(q * 1, k, v, cu, cu, 70, 70, True, -1, -1, 0.25, True)[0]
+
+    q, k, v = (one.requires_grad_() for one in qkv(100, 100, dtype=torch.float32))
+    compiled = torch.compile(attend, backend="aot_eager", fullgraph=True)
+    leaves = [one.detach().double().requires_grad_() for one in (q, k, v)]
+    expected, _ = attention(*leaves, mask_of(q, k, call_of(cu, cu, 0.25, causal=True)), 0.25)
+    out = compiled(q, k, v)
+    torch.testing.assert_close(out.double(), expected, atol=1e-5, rtol=1e-5)
+    gradients = torch.autograd.grad(out.sum(), (q, k, v))
+    for one, right in zip(gradients, torch.autograd.grad(expected.sum(), leaves), strict=True):
+        torch.testing.assert_close(one.double(), right, atol=1e-5, rtol=1e-5)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from shapecheck import ContractError
 from shapecheck._attention._call import Call
-from shapecheck._attention.kernels import kernel_for
+from shapecheck._attention.kernels import kernel_for, npu_training
 from shapecheck._attention.kernels.npu_plan import MAX_ROWS, MAX_SEGMENTS, Plan, plan
 
 
@@ -62,8 +62,8 @@ def test_no_boundaries():
         plan((), (), 0, 0, -1, same_rows=False)
 
 
-def test_without_torch_npu():
-    """Nothing has registered the operators in this process."""
+def test_without_torch_npu(monkeypatch):
+    monkeypatch.setattr(npu_training, "available", lambda: False)
     q, cu = torch.empty(3, 1, 8), torch.tensor([0, 3])
     call = Call(cu, cu, 3, 3, causal=False, window=(-1, -1), scale=1.0, zero_tail=True)
     assert "import it" in (kernel_for("npu").refuses(q, q, q, call) or "")

@@ -11,12 +11,12 @@ from torch.nn.functional import pad
 
 from shapecheck._attention._call import Call
 from shapecheck._attention._check import FLOATS
-from shapecheck._attention.kernels.cpu_filling import Filled, converted
+from shapecheck._attention.kernels.cpu_filling import Filled, Filling, converted
 from shapecheck._attention.kernels.cpu_plan import plan_for
 
 # Both take fewer heads of keys than of queries since PyTorch 2.9 (its pull request 157893), and give zeros for a query
 # that sees no key.
-_attend = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+_attend = torch._scaled_dot_product_flash_attention_for_cpu
 _attend_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 
 # What they compute in, where that is not the tensors' dtype. Measured on an AVX2 machine, 1024 rows of 4 heads: float16
@@ -42,9 +42,11 @@ class _Cpu:
         (rows, heads, width), width_v = q.shape, v.shape[2]
         plan = plan_for(call, rows, k.shape[0])
         dtype = _FORWARD_IN.get(q.dtype, q.dtype)
+        whole = plan.q is Filling.WHOLE
         out = Filled(q, width_v, plan.q)
-        lse = q.new_full((heads, rows), -torch.inf, dtype=torch.promote_types(q.dtype, torch.float32))
-        lse_rows = lse.t().unsqueeze(-1)
+        if not whole:
+            lse = q.new_full((heads, rows), -torch.inf, dtype=torch.promote_types(q.dtype, torch.float32))
+            lse_rows = lse.t().unsqueeze(-1)
         q, k, v = (_readable(one, max(width, width_v)) for one in (q, k, v))
         for piece in plan.pieces:
             batch, logarithms = _attend(
@@ -56,7 +58,10 @@ class _Cpu:
                 scale=call.scale,
             )
             out.put(piece.q, batch)
-            piece.q.write(lse_rows, logarithms.unsqueeze(-1))
+            if whole:
+                lse = logarithms.transpose(0, 1).flatten(1).contiguous()
+            else:
+                piece.q.write(lse_rows, logarithms.unsqueeze(-1))
         return out.finish(), lse
 
     def backward(

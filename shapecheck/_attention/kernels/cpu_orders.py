@@ -87,7 +87,8 @@ def ordered_pieces(blocks: Sequence[Block], orders: Orders, band: Band) -> tuple
             pieces.append(Piece(_rows(rows_q), _rows(rows_k), causal=True))
         else:
             chunk = mask_rows(_CHUNK, block.nk)
-            pieces += [piece for rows in rows_q.split(chunk) if (piece := _numbered(rows, rows_k, band)) is not None]
+            numbered = (_numbered(rows, rows_k, band) for rows in torch.split(rows_q, chunk))
+            pieces += [piece for piece in numbered if piece is not None]
             shared |= block.nq > chunk
     return pieces, shared
 

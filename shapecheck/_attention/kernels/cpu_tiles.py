@@ -63,9 +63,9 @@ def gathered_tiles(
     shifts = [block.shift for block in blocks]
     is_scattered = torch.arange(len(blocks)) >= len(blocks) - len(scattered)
     starts, counts = [block.q0 for block in blocks], [block.nq for block in blocks]
-    q = _Side.of(starts, counts, slots_q, shifts, is_scattered, orders and orders.q)
+    q = _Side.of(starts, counts, slots_q, shifts, is_scattered, None if orders is None else orders.q)
     starts, counts = [block.k0 for block in blocks], [block.nk for block in blocks]
-    k = _Side.of(starts, counts, slots_k, [0] * len(blocks), is_scattered, orders and orders.k)
+    k = _Side.of(starts, counts, slots_k, [0] * len(blocks), is_scattered, None if orders is None else orders.k)
     return [_piece(q, k, first, min(first + _TILES_AT_ONCE, tiles), band) for first in range(0, tiles, _TILES_AT_ONCE)]
 
 

@@ -15,7 +15,8 @@ are the exception: copying them is neither asynchronous nor capturable).
 | fp32       | any    | any                                   | any     | flex                    |
 | fp64       |        |                                       |         | refused                 |
 
-Head dims up to 256 (of v too): varlen pads q, k and v to a common multiple of 8, flex to at least 16.
+Head dims up to 256 (of v too): varlen pads q, k and v to a common multiple of 8, flex to at least 16. GPUs older than
+Ampere are refused: FlashAttention does not run there.
 
 - *Why causal with orders needs the same tensors.* Varlen aligns packed positions, our operator compares row numbers of
   q and k. Both agree where queries and keys of a segment are the same rows. That is a statement about values, except
@@ -46,6 +47,7 @@ from shapecheck._attention.kernels import flex
 from shapecheck._attention.kernels.ranges import inside, visible, window_of
 
 MAX_HEAD_DIM = 256
+MIN_CAPABILITY = (8, 0)  # Ampere; torch 2.11 to 2.13, aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp
 _HEAD_DIM_STEP = 8
 _TILE = 128
 _IDLE_TILES = 64
@@ -74,6 +76,13 @@ class CudaKernel:
                 )
         if torch.version.hip is not None:
             return "PyTorch was built for ROCm, expected CUDA: its varlen operators lay out their results differently"
+        if q.device.type == "cuda" and torch.cuda.is_available():
+            capability = torch.cuda.get_device_capability(q.device)
+            if capability < MIN_CAPABILITY:
+                return (
+                    f"q is on a GPU of compute capability {capability[0]}.{capability[1]}, expected at least "
+                    f"{MIN_CAPABILITY[0]}.{MIN_CAPABILITY[1]}: use scaled_dot_product_attention with a mask there"
+                )
         return None
 
     def forward(self, q: Tensor, k: Tensor, v: Tensor, call: Call) -> tuple[Tensor, Tensor]:

@@ -50,11 +50,14 @@ class Visible(NamedTuple):
 
 
 class Blocks(NamedTuple):
-    """Key blocks that each query block visits: counts `[1, 1, rows]` and indices `[1, 1, rows, columns]`, int32."""
+    """Which blocks hold visible pairs: bool `[query blocks, key blocks]`, no block in both.
 
-    partial_count: Tensor
+    Attributes:
+        partial: some pair may be visible.
+        full: every pair is.
+    """
+
     partial: Tensor
-    full_count: Tensor
     full: Tensor
 
 
@@ -135,7 +138,7 @@ def blocks_of(rows: Visible) -> Blocks:
     every = (column(first_max) <= begin) & (end <= column(stop_min))
     key_group = torch.where(_extremes(rows.group_k, _NO_KEY)[0] == k_max, k_max, _NO_KEY)
     every &= (column(q_min) == column(q_max)) & (column(q_min) == key_group)
-    return Blocks(*_ordered(some & ~every), *_ordered(every))
+    return Blocks(some & ~every, every)
 
 
 @functools.cache
@@ -151,15 +154,17 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, rows: Visible, scale: float) -> tup
     def sees(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (group_q[query] == group_k[key]) & (first[query] <= key) & (key < stop[query])
 
-    blocks = blocks_of(rows)
-    mask = BlockMask.from_kv_blocks(
-        blocks.partial_count,
-        blocks.partial,
-        blocks.full_count,
-        blocks.full,
-        BLOCK_SIZE=BLOCK,
+    partial, full = blocks_of(rows)
+    # Not `BlockMask.from_kv_blocks`, which transposes under vmap: inside an operator that fails at the first call of a
+    # compiled graph (AOTAutograd then looks at operators through a dispatch mode).
+    mask = BlockMask(
+        (q.shape[2], k.shape[2]),
+        *_ordered(partial),
+        *_ordered(full),
+        *_ordered(partial.T),
+        *_ordered(full.T),
+        BLOCK_SIZE=(BLOCK, BLOCK),
         mask_mod=sees,
-        seq_lengths=(q.shape[2], k.shape[2]),
     )
     with torch._dynamo.config.patch(recompile_limit=_GRAPHS):
         out, aux = compiled(flex_attention)(
@@ -169,6 +174,7 @@ def _attend(q: Tensor, k: Tensor, v: Tensor, rows: Visible, scale: float) -> tup
             block_mask=mask,
             scale=scale,
             enable_gqa=q.shape[1] != k.shape[1],
+            kernel_options={"BACKEND": "TRITON"},  # one kernel for few queries and for many
             return_aux=AuxRequest(lse=True),
         )
     return out, aux.lse[0]
@@ -199,6 +205,10 @@ def _group_extremes(group: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _ordered(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """Count and indices of the True columns of each row, those first."""
-    indices = torch.argsort(blocks.int(), dim=-1, descending=True, stable=True)
+    """Count and indices of the True columns of each row, those first.
+
+    Contiguous, also of a transposed map: FlexAttention's kernels ask for the stride of rows and assume that of columns
+    (torch/_inductor/kernel/flex/templates/flex_backwards.py.jinja, "always contiguous").
+    """
+    indices = torch.argsort(blocks.contiguous().int(), dim=-1, descending=True, stable=True)
     return blocks.sum(-1, dtype=torch.int32)[None, None], indices.int()[None, None]
