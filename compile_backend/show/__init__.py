@@ -1,0 +1,1 @@
+"""How an explanation looks: in the terminal, as a page, as a drawing."""
