@@ -88,23 +88,23 @@ def plain(geometry: Geometry, width: int = _WIDTH) -> str:
 def _lines(geometry: Geometry, width: int) -> list[Line]:
     spans = geometry.spans()
     symbols = {**letters(geometry.names), PADDING: "."}
-    head, tail = _shown(spans)
+    head, tail = shown_spans(spans)
     ruler, bar = _bar(geometry, head, tail, symbols, max(width, 20))
-    lines: list[Line] = [[(_title(geometry), None)], ruler, bar, *_legend(geometry, [*head, *tail], symbols)]
+    lines: list[Line] = [[(title(geometry), None)], ruler, bar, *_legend(geometry, [*head, *tail], symbols)]
     if tail:
         hidden, rows = len(spans) - len(head) - len(tail), tail[0].start - head[-1].stop
         lines.insert(3 + len(head), [(f"  ... {hidden:,} more, {rows:,} rows", None)])
     return lines
 
 
-def _shown(spans: list[Span]) -> tuple[list[Span], list[Span]]:
+def shown_spans(spans: list[Span]) -> tuple[list[Span], list[Span]]:
     """The spans drawn from the start and from the end; the padding is always among them."""
     if len(spans) <= _MAX_SPANS:
         return spans, []
     return spans[:_KEPT], spans[-_KEPT - (spans[-1].sample is None) :]
 
 
-def _title(geometry: Geometry) -> str:
+def title(geometry: Geometry) -> str:
     pad = geometry.seq_len - geometry.used
     segments = len(geometry.cu_seqlens) - 1
     samples = len(geometry.samples)

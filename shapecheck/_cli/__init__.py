@@ -4,7 +4,7 @@ import importlib
 
 import click
 
-_COMMANDS = ("doctor", "layout", "lint", "rule")  # a command is `command` in the module of its name
+_COMMANDS = ("doctor", "explain", "layout", "lint", "rule")  # a command is `command` in the module of its name
 
 
 class _Lazy(click.Group):
@@ -46,5 +46,6 @@ def main() -> None:
       shapecheck layout --part text=77 --part video=16x22x40 --part audio=126 --align 64
       shapecheck layout --lengths 5,3,8
       shapecheck doctor
+      shapecheck explain mymodel.debug:small_batch --html masks.html
       shapecheck lint src
     """

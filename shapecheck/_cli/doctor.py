@@ -4,9 +4,9 @@ import importlib.util
 import os
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.machinery import PathFinder
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, entry_points, version
 from typing import Any, NamedTuple
 
 import click
@@ -15,6 +15,7 @@ from shapecheck._cli import installed_version
 from shapecheck._levels import VARIABLE, resolve_level
 
 _ABSENT = "not installed"
+_BACKEND = "shapecheck"
 
 
 class _Kernel(NamedTuple):
@@ -51,8 +52,12 @@ def command() -> None:
     except ValueError as error:
         level, wrong = f"{os.environ[VARIABLE]!r}, no level", str(error)
     _show("versions", ("package", "version"), _versions())
-    _show("devices", ("device", "what"), _devices())
+    devices = _devices()
+    _show("devices", ("device", "what"), devices)
     _show("varlen attention kernels", ("kernel", "import", "version", "runs on"), _kernels())
+    kinds = dict.fromkeys(device.partition(":")[0] for device, _ in devices)
+    _show("shapecheck.varlen_attention", ("device", "kernel", "inner backend"), _own_kernels(kinds))
+    _show("compile backend", ("torch_dynamo_backends", "entry point"), [(_BACKEND, _entry_point())])
     _show("checks", ("level", "from"), [(level, source)])
     if wrong:
         click.echo(f"Error: {wrong}", err=True)
@@ -94,6 +99,47 @@ def _kernels() -> list[tuple[str, str, str, str]]:
         installed = next(filter(None, map(_version, kernel.distributions)), None)
         rows.append((kernel.name, kernel.module, (installed or "found") if found else _ABSENT, kernel.runs_on))
     return rows
+
+
+def _own_kernels(kinds: Iterable[str]) -> list[tuple[str, str, str]]:
+    """What `shapecheck.varlen_attention` would run on each kind of device, and what compiles the rest of a graph."""
+    rows = []
+    for kind in kinds:
+        try:
+            from shapecheck._attention.kernels import kernel_for
+
+            kernel = kernel_for(kind).name + (_flash_implementation() if kind == "cuda" else "")
+        except Exception as error:  # torch is missing or broken, no kernel for this device, its vendor's library fails
+            kernel = f"none: {error}"
+        rows.append((kind, kernel, _inner(kind)))
+    return rows
+
+
+def _inner(kind: str) -> str:
+    """The backend that gets the rewritten graphs of a device."""
+    try:
+        import torch  # noqa: F401
+
+        from shapecheck.compile_backend.settings import default_inner
+    except Exception:  # torch is missing or broken
+        return _ABSENT
+    return default_inner(kind)
+
+
+def _flash_implementation() -> str:
+    """What the user activated instead of FlashAttention 2."""
+    from torch.nn import attention
+
+    active = attention.current_flash_attention_impl()
+    return f" ({active} is active)" if active else ""
+
+
+def _entry_point() -> str:
+    """How `torch.compile(model, backend="shapecheck")` finds the backend."""
+    found = entry_points(group="torch_dynamo_backends", name=_BACKEND)
+    return next(
+        (one.value for one in found), "not found: install shapecheck-varlen anew, or import the backend yourself"
+    )
 
 
 def _exists(module: str) -> bool:

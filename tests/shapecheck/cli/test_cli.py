@@ -15,8 +15,8 @@ def test_help_has_examples():
     result = run("--help")
     assert result.exit_code == 0
     assert "shapecheck layout --part text=77 --part video=16x22x40 --part audio=126 --align 64" in result.stdout
-    assert "  doctor  Show versions, devices, attention kernels and checks." in result.stdout
-    assert "  layout  Draw a packed layout to scale." in result.stdout
+    assert "  doctor   Show versions, devices, attention kernels and checks." in result.stdout
+    assert "  layout   Draw a packed layout to scale." in result.stdout
 
 
 def test_version():

@@ -1,10 +1,14 @@
 import importlib.metadata
+import itertools
+import subprocess
 import sys
 from types import ModuleType
 
 import pytest
+import torch
 from click.testing import CliRunner
 
+from shapecheck._attention.kernels import kernel_for
 from shapecheck._cli import doctor, main
 
 
@@ -16,7 +20,7 @@ def test_plain():
     result = run()
     assert (result.exit_code, result.stderr) == (0, "")
     lines = result.stdout.split("\n")
-    for title in ("versions", "devices", "varlen attention kernels", "checks"):
+    for title in ("versions", "devices", "varlen attention kernels", "shapecheck.varlen_attention", "checks"):
         assert title in lines
     assert f"  torch       {importlib.metadata.version('torch')}" in lines
     assert "  host  default" in lines
@@ -79,3 +83,53 @@ def test_without_torch(monkeypatch):
     assert result.exit_code == 0
     assert "torch is not installed" in result.stdout
     assert "  torch       not installed" in result.stdout
+
+
+def section(result, title):
+    """The rows below a title."""
+    lines = result.stdout.split("\n")
+    rows = itertools.takewhile(lambda line: line.startswith("  "), lines[lines.index(title) + 1 :])
+    return [row.strip() for row in rows]
+
+
+def test_no_kernel_without_torch():
+    code = "import sys; sys.modules['torch'] = None; from shapecheck._cli import main; main(['doctor'])"
+    result = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert result.stderr == ""
+    (row,) = section(result, "shapecheck.varlen_attention")
+    assert row == "cpu  none: import of torch halted; None in sys.modules  not installed"
+
+
+def test_the_kernels_of_varlen_attention():
+    kernels = section(run(), "shapecheck.varlen_attention")
+    assert kernels[0] == f"cpu  {kernel_for('cpu').name}  inductor"
+
+
+@pytest.mark.parametrize(("active", "shown"), [(None, ""), ("FA3", " (FA3 is active)")])
+def test_the_flash_implementation_that_cuda_would_use(monkeypatch, active, shown):
+    monkeypatch.setattr(torch.nn.attention, "current_flash_attention_impl", lambda: active)
+    assert doctor._own_kernels(["cuda"]) == [("cuda", kernel_for("cuda").name + shown, "inductor")]
+
+
+def test_devices_without_a_kernel():
+    ((device, kernel, inner),) = doctor._own_kernels(["mps"])
+    assert device == "mps"
+    assert kernel.startswith("none: shapecheck::varlen_attention has no kernel for device type 'mps'")
+    assert inner == "aot_eager"
+
+
+def test_a_kernel_whose_library_does_not_import(monkeypatch):
+    monkeypatch.setattr(doctor, "_devices", lambda: [("cpu", "2 threads"), ("npu:0", "Ascend"), ("npu:1", "Ascend")])
+    kernel_for.cache_clear()
+    monkeypatch.setitem(sys.modules, "shapecheck._attention.kernels.npu", None)
+    result = run()
+    assert result.exit_code == 0
+    rows = section(result, "shapecheck.varlen_attention")
+    assert [row.split()[0] for row in rows] == ["cpu", "npu"]
+    assert "none: import of shapecheck._attention.kernels.npu halted" in rows[1]
+
+
+def test_the_entry_point_of_the_backend(monkeypatch):
+    assert section(run(), "compile backend") == ["shapecheck  shapecheck.compile_backend:backend"]
+    monkeypatch.setattr(doctor, "entry_points", lambda **selection: ())
+    assert "not found: install shapecheck-varlen anew" in section(run(), "compile backend")[0]
