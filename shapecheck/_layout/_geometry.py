@@ -43,6 +43,9 @@ class Geometry:
         seq_len: rows in all, padding included.
         padding: "segment" when the padding is a segment of its own, "none" when the boundaries end before it.
         pad_tag: the tag of the padding.
+        segments: rows of each attention segment, over the rows used; None where every sample is one.
+        capacity: boundaries beyond 0 and the bound of the longest segment, both static; None where they follow the
+            samples. The last boundary is repeated to fill up.
     """
 
     samples: tuple[tuple[Part, ...], ...]
@@ -50,6 +53,8 @@ class Geometry:
     seq_len: int
     padding: Padding
     pad_tag: int
+    segments: tuple[int, ...] | None = None
+    capacity: tuple[int, int] | None = None
 
     @classmethod
     def pack(
@@ -110,9 +115,18 @@ class Geometry:
 
     @cached_property
     def cu_seqlens(self) -> tuple[int, ...]:
-        """Segment boundaries, from 0: one segment per sample, then the padding's where it is one, even empty."""
-        ends = tuple(accumulate(self.lengths, initial=0))
-        return (*ends, self.seq_len) if self.padding == "segment" else ends
+        """Segment boundaries, from 0: those of `segment_lengths`, then the padding's where it is one, even empty."""
+        ends = tuple(accumulate(self.segment_lengths, initial=0))
+        if self.padding == "segment":
+            ends = (*ends, self.seq_len)
+        if self.capacity is None:
+            return ends
+        return ends + ends[-1:] * (self.capacity[0] + 1 - len(ends))
+
+    @cached_property
+    def segment_lengths(self) -> tuple[int, ...]:
+        """Rows of each attention segment; the padding is none."""
+        return self.lengths if self.segments is None else self.segments
 
     @cached_property
     def used(self) -> int:
@@ -121,8 +135,8 @@ class Geometry:
 
     @cached_property
     def max_seqlen(self) -> int:
-        """Rows of the longest sample; the padding does not count."""
-        return max(self.lengths)
+        """Rows of the longest segment, the padding not counted, or the bound of the capacity."""
+        return max(self.segment_lengths) if self.capacity is None else self.capacity[1]
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -164,7 +178,7 @@ class Geometry:
 
     @property
     def _content(self) -> tuple[Any, ...]:
-        return self.samples, self.align, self.seq_len, self.padding, self.pad_tag
+        return self.samples, self.align, self.seq_len, self.padding, self.pad_tag, self.segments, self.capacity
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Without the cached values: the hash of a string differs between processes.
@@ -255,10 +269,12 @@ def _tagged(samples: list[tuple[Part, ...]], tags: Mapping[str, int] | None) -> 
             # from its neighbour, and the model would silently modulate them as something else.
             return tuple(samples)
         given = {samples[0][0].kind: 0}
-    memo: dict[Part, Part] = {}  # equal parts are shared, which keeps 100,000 documents cheap
+    # Equal parts are shared, which keeps 100,000 documents cheap. The key is hashed without any Python.
+    memo: dict[tuple[Any, ...], Part] = {}
 
     def resolve(part: Part) -> Part:
-        if (done := memo.get(part)) is None:
+        key = (part.name, part.size, part.kind, part.tag)
+        if (done := memo.get(key)) is None:
             tag = part.tag
             if tag is None:
                 tag = given.get(part.name, given.get(part.kind))
@@ -270,7 +286,7 @@ def _tagged(samples: list[tuple[Part, ...]], tags: Mapping[str, int] | None) -> 
                     f"  tags names {known}\n"
                     "  fix: add the part's name or kind to tags, or give the Part a tag"
                 )
-            done = memo[part] = Part(part.name, part.size, part.kind, tag)
+            done = memo[key] = Part(part.name, part.size, part.kind, tag)
         return done
 
     return tuple(tuple(map(resolve, sample)) for sample in samples)

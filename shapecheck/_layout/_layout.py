@@ -1,23 +1,21 @@
 """`PackedLayout`: one object from which every piece of packed metadata is derived."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import FrozenInstanceError
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import unset_fake_temporarily
 
 from shapecheck._errors import LayoutError
-from shapecheck._layout import _rows
+from shapecheck._layout import _change, _invert, _rows, _take
+from shapecheck._layout._attend import Attention, attend
+from shapecheck._layout._built import Built
 from shapecheck._layout._fail import fail
-from shapecheck._layout._geometry import Geometry, Padding, Sample, sum_by_part
+from shapecheck._layout._geometry import Geometry, Padding, Sample
 from shapecheck._layout._origin import remember
-from shapecheck._layout._parts import Part
-from shapecheck._layout._tensors import Tensors, build
 
 
-class PackedLayout:
+class PackedLayout(Built):
     """What every row of a packed tensor means: samples of named parts, their boundaries, tags and positions.
 
     Immutable; equal and hashable by content (geometry and device). All tensors are built when the layout is, so a
@@ -32,61 +30,6 @@ class PackedLayout:
         out = attention(x, layout.cu_seqlens, layout.max_seqlen)
         video = layout.split(out, dim=1)["video"]
     """
-
-    _geometry: Geometry
-    _tensors: Tensors
-    _device: torch.device
-    _seq_len: int
-    _used: int
-    _lengths: tuple[int, ...]
-    _cu_seqlens_host: tuple[int, ...]
-    _max_seqlen: int
-    _cu_seqlens: Tensor
-    _token_tags: Tensor | None
-    _segment_ids: Tensor
-    _position_ids: Tensor
-    _atoms: dict[tuple[str, str], Tensor]
-    _names: dict[str, Tensor]
-    _kinds: dict[str, Tensor]
-    _kind_names: str
-    _plan: _rows.Plan
-    _memo: dict[tuple[frozenset[str], str | None], Tensor]
-
-    def __init__(self, geometry: Geometry, device: torch.device | str = "cpu") -> None:
-        """A layout of an already checked geometry. Use `pack` or `from_lengths`."""
-        if torch.compiler.is_compiling():
-            fail(
-                "a PackedLayout is built inside a compiled region\n"
-                "  fix: build it before the call and pass it as an argument"
-            )
-        tensors = build(geometry)
-        target = _resolve(device)
-        self._fill(geometry, tensors if tensors.buffer.device == target else tensors.move(target))
-
-    def _fill(self, geometry: Geometry, tensors: Tensors) -> None:
-        for tensor in tensors.views.values():
-            remember(tensor, geometry)
-        # Plain attributes, not properties of the geometry: Dynamo turns them into graph inputs and cheap guards.
-        self.__dict__.update(
-            _geometry=geometry,
-            _tensors=tensors,
-            _device=tensors.buffer.device,
-            _seq_len=geometry.seq_len,
-            _used=geometry.used,
-            _lengths=geometry.lengths,
-            _cu_seqlens_host=geometry.cu_seqlens,
-            _max_seqlen=geometry.max_seqlen,
-            _cu_seqlens=tensors.cu_seqlens,
-            _token_tags=tensors.token_tags,
-            _segment_ids=tensors.segment_ids,
-            _position_ids=tensors.position_ids,
-            _atoms=tensors.atoms,
-            _names=tensors.names,
-            _kinds=tensors.kinds,
-            _kind_names=", ".join(f"{kind!r}: ..." for kind in geometry.kinds),
-            _plan=_rows.plan(geometry),
-            _memo={},
-        )
 
     @classmethod
     def pack(
@@ -156,148 +99,79 @@ class PackedLayout:
             Geometry.from_lengths(lengths, align=align, seq_len=seq_len, tags=tags, pad_tag=pad_tag, padding=padding)
         )
 
-    @property
-    def seq_len(self) -> int:
-        """S, rows in all, padding included."""
-        return self._seq_len
-
-    @property
-    def used(self) -> int:
-        """Rows of the parts, without the padding."""
-        return self._used
-
-    @property
-    def lengths(self) -> tuple[int, ...]:
-        """Rows of each sample; the padding is none."""
-        return self._lengths
-
-    @property
-    def samples(self) -> tuple[tuple[Part, ...], ...]:
-        """The parts of each sample, with kinds and tags resolved. `pack` takes them back."""
-        return self._geometry.samples
-
-    @property
-    def geometry(self) -> Geometry:
-        """The description without tensors."""
-        return self._geometry
-
-    @property
-    def device(self) -> torch.device:
-        """Where the tensors are."""
-        return self._device
-
-    @property
-    def cu_seqlens(self) -> Tensor:
-        """Segment boundaries, int32 [segments + 1], from 0."""
-        return self._cu_seqlens
-
-    @property
-    def cu_seqlens_host(self) -> tuple[int, ...]:
-        """`cu_seqlens` as ints on the host."""
-        return self._cu_seqlens_host
-
-    @property
-    def max_seqlen(self) -> int:
-        """Rows of the longest sample; the padding does not count."""
-        return self._max_seqlen
-
-    @property
-    def token_tags(self) -> Tensor:
-        """The tag of every row, int64 [S].
-
-        Raises:
-            LayoutError: the parts are of several kinds and no tags were given.
-        """
-        tags = self._token_tags
-        if tags is None:
-            fail(
-                "token_tags: the layout has several kinds of parts and no tags\n"
-                f"  fix: pass tags={{{self._kind_names}}} when packing, with the numbers that the model expects"
-            )
-        return tags
-
-    @property
-    def segment_ids(self) -> Tensor:
-        """The segment of every row, int32 [S], sorted; rows beyond the last boundary get the number of segments."""
-        return self._segment_ids
-
-    @property
-    def position_ids(self) -> Tensor:
-        """The position of every row in its segment, int64 [S]; rows beyond the last boundary count from 0 too."""
-        return self._position_ids
-
-    def part_index(self, *names: str, kind: str | None = None) -> Tensor:
-        """The rows of some parts, int64, ascending, whatever the order of the names.
+    @classmethod
+    def from_cu_seqlens(
+        cls,
+        cu_seqlens: Tensor | Sequence[int],
+        *,
+        align: int = 1,
+        seq_len: int | None = None,
+        tags: Mapping[str, int] | None = None,
+        pad_tag: int = -1,
+        padding: Padding = "none",
+    ) -> "PackedLayout":
+        """The layout whose samples have these boundaries. The other arguments are those of `from_lengths`.
 
         Args:
-            names: parts with one of these names, wherever they occur; any name if there are none.
-            kind: only parts of this kind.
-
-        A single name or kind is built with the layout. A combination is built on first use and kept; under
-        torch.compile it is traced instead.
+            cu_seqlens: integers [segments + 1] on the host, from 0, never decreasing. Every interval is a sample.
 
         Raises:
-            LayoutError: nothing is asked for, or no such part exists.
+            LayoutError: a device tensor; fewer than 2 entries; boundaries that do not start at 0 or decrease.
         """
-        if not names and kind is None:
-            fail("part_index: expected at least one part name, or kind=")
-        for name in names:
-            if name not in self._names:
-                self._unknown("part", name, self._names)
-        if kind is not None and kind not in self._kinds:
-            self._unknown("kind", kind, self._kinds)
-        if kind is None and len(names) == 1:
-            return self._names[names[0]]
-        if kind is not None and not names:
-            return self._kinds[kind]
-        atoms = [rows for (name, its), rows in self._atoms.items() if name in names and (kind is None or its == kind)]
-        if not atoms:
-            fail(f"part_index: no part named {', '.join(map(repr, names))} is of kind {kind!r}")
-        if len(atoms) == 1:
-            return atoms[0]
-        if torch.compiler.is_compiling():
-            return torch.cat(atoms).sort().values
-        return self._combined(frozenset(names), kind, atoms)
+        lengths = _invert.lengths_of_cu_seqlens(cu_seqlens)
+        return cls.from_lengths(lengths, align=align, seq_len=seq_len, tags=tags, pad_tag=pad_tag, padding=padding)
 
-    def _combined(self, names: frozenset[str], kind: str | None, atoms: list[Tensor]) -> Tensor:
-        found = self._memo.get((names, kind))
-        if found is None:
-            # Without these the memo would hold a fake, or a tensor that autograd refuses to save.
-            with unset_fake_temporarily(), torch.inference_mode(False):
-                found = torch.cat(atoms).sort().values
-            if not _capturing(self._device):  # memory from a CUDA graph's pool is overwritten at the next replay
-                found = self._memo.setdefault((names, kind), found)
-                remember(found, self._geometry)
-        return found
+    @classmethod
+    def from_position_ids(cls, position_ids: Tensor | Sequence[int], *, align: int = 1) -> "PackedLayout":
+        """The layout whose samples start where positions restart at 0.
 
-    def _unknown(self, what: str, name: str, known: Mapping[str, Tensor]) -> NoReturn:
-        fail(
-            f"part_index: the layout has no {what} {name!r}\n"
-            f"  it has {', '.join(known)}\n"
-            "  fix: pack a part that may be absent with 0 rows"
-        )
-
-    def to(self, device: torch.device | str | int) -> "PackedLayout":
-        """This layout on `device`: itself when it is there already, else a new one, moved in one transfer.
+        Args:
+            position_ids: integers [S] on the host, each 0 or one more than the entry before.
+            align: as for `from_lengths`.
 
         Raises:
-            LayoutError: a move inside a compiled region.
+            LayoutError: a device tensor, an empty one, or positions that do not restart at 0.
         """
-        if torch.compiler.is_compiling():
-            # Without asking for the current device: not every backend lets Dynamo trace that.
-            wanted = torch.device(device)
-            if wanted.type == self._device.type and wanted.index in (None, self._device.index):
-                return self
-            fail(
-                f"to: the layout is moved from {self._device} to {wanted} inside a compiled region\n"
-                "  fix: move it before the call"
-            )
-        target = _resolve(device)
-        if target == self._device:
-            return self
-        moved = PackedLayout.__new__(PackedLayout)
-        moved._fill(self._geometry, self._tensors.move(target))
-        return moved
+        return cls.from_lengths(_invert.lengths_of_position_ids(position_ids), align=align)
+
+    @classmethod
+    def from_mask(cls, mask: Tensor | Sequence[Sequence[int]], *, align: int = 1) -> "PackedLayout":
+        """The layout of the valid entries of a padding mask, one sample per row.
+
+        Args:
+            mask: bool or 0/1 integers [B, L] on the host, padded on the left or on the right of each row.
+            align: as for `from_lengths`.
+
+        Raises:
+            LayoutError: a device tensor, another rank or other values, a row with a gap or padded on both sides.
+        """
+        return cls.from_lengths(_invert.lengths_of_mask(mask), align=align)
+
+    @classmethod
+    def from_nested(cls, nested: Tensor, *, align: int = 1) -> "PackedLayout":
+        """The layout of a jagged nested tensor's values, one sample per component.
+
+        Raises:
+            LayoutError: another kind of tensor, offsets on a device, or holes between the components.
+        """
+        return cls.from_lengths(_invert.lengths_of_nested(nested), align=align)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "PackedLayout":
+        """The layout that `to_dict` described, checked again, on the CPU.
+
+        Raises:
+            LayoutError: the data is malformed.
+        """
+        return cls(_invert.from_dict(data))
+
+    def attend(self, k: "PackedLayout | None" = None, *, k_lengths: Sequence[int] | None = None) -> Attention:
+        """This layout's rows as queries: of `k`, of keys with `k_lengths` rows per sample, or of themselves.
+
+        Raises:
+            LayoutError: both are given; other numbers of segments; other devices; a call inside a compiled region.
+        """
+        return attend(self, k, k_lengths)
 
     def cat(
         self,
@@ -338,54 +212,167 @@ class PackedLayout:
         """
         return _rows.split(self._plan, x, dim)
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        raise FrozenInstanceError(f"a PackedLayout is immutable, {name!r} cannot be assigned")
+    def take(self, x: Tensor, rows: Tensor, dim: int, *, fill: float = 0) -> Tensor:
+        """Brings a per-token tensor of an old layout into this one: `rows` of `x`, then padding.
 
-    def __delattr__(self, name: str) -> None:
-        raise FrozenInstanceError(f"a PackedLayout is immutable, {name!r} cannot be deleted")
+        Args:
+            x: a tensor with the old layout's rows on `dim`.
+            rows: the index that came with this layout.
+            dim: the axis of the rows.
+            fill: value of the padding rows.
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, PackedLayout):
-            return NotImplemented
-        return self._device == other._device and self._geometry == other._geometry
+        Returns:
+            A tensor with `seq_len` rows on `dim`. Differentiable.
 
-    def __hash__(self) -> int:
-        return hash((self._geometry, self._device))
+        Raises:
+            LayoutError: the index has not one entry per row used.
+        """
+        return _take.take(x, rows, dim, fill, self._used, self._seq_len)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return PackedLayout, (self._geometry, self._device)
+    def select(self, samples: Sequence[int]) -> "tuple[PackedLayout, Tensor]":
+        """Samples by number, in the order given; a number may repeat.
 
-    def __repr__(self) -> str:
-        g = self._geometry
-        count = f"{len(g.samples)} samples, " if len(g.samples) > 1 else ""
-        return (
-            f"PackedLayout({count}{sum_by_part(g.samples)}, seq_len={g.seq_len}, segments={len(g.cu_seqlens) - 1}, "
-            f"max_seqlen={g.max_seqlen}, device={str(self._device)!r})"
-        )
+        Returns (as every method that changes a layout does):
+            The new layout on the same device, with `seq_len` derived from the old `align`; and for each of its used
+            rows the old row, int64 [used]. Padding has no source, so the index leaves it out:
+            `new.take(x, rows, dim)` brings a tensor along and pads it. A capacity of `pad_to` is given up.
 
-    def __str__(self) -> str:
-        """The picture of the layout: in colour when stdout is a terminal, plain ASCII else."""
-        from shapecheck._draw import picture
+        Raises:
+            LayoutError: no sample or an unknown one; a segment of `segment_by` crosses samples.
+        """
+        return self._changed("select", *_change.select(self._geometry, samples))
 
-        return picture(self._geometry)
+    def drop(self, *names: str, kinds: Sequence[str] = ()) -> "tuple[PackedLayout, Tensor]":
+        """Without the parts of these names or kinds. A sample left without parts stays, with one of zero rows.
 
-    def __format__(self, spec: str) -> str:
-        """The picture in plain ASCII, whatever stdout is."""
-        from shapecheck._draw import plain
+        Raises:
+            LayoutError: an unknown name or kind, or no part is left.
+        """
+        return self._changed("drop", *_change.drop(self._geometry, names, kinds))
 
-        return format(plain(self._geometry), spec)
+    def stream(self, *, kind: str) -> "tuple[PackedLayout, Tensor]":
+        """The parts of one kind alone, as many samples as before: one stream of a joint text-image model.
 
+        Raises:
+            LayoutError: an unknown kind.
+        """
+        return self._changed("stream", *_change.stream(self._geometry, kind))
 
-def _resolve(device: torch.device | str | int) -> torch.device:
-    """`device` with the index that torch would choose for it."""
-    target = torch.device(device)
-    if target.index is None:
-        current = torch.accelerator.current_accelerator()
-        if current is not None and current.type == target.type:
-            return torch.device(target.type, torch.accelerator.current_device_index())
-    return target
+    def truncate(self, rows: int | Sequence[int]) -> "tuple[PackedLayout, Tensor]":
+        """The first `rows` rows in all, or the first `rows[i]` of sample i. No sample or part vanishes.
 
+        Raises:
+            LayoutError: a negative limit, or not one per sample.
+        """
+        return self._changed("truncate", *_change.truncate(self._geometry, rows))
 
-def _capturing(device: torch.device) -> bool:
-    """Whether a CUDA graph is being captured."""
-    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    def filter(self, mask: Tensor | Sequence[bool]) -> "tuple[PackedLayout, Tensor]":
+        """The rows where `mask`, bool [seq_len] on the host, is true; its padding entries are ignored.
+
+        Raises:
+            LayoutError: another length or dtype, or a mask on a device.
+        """
+        if isinstance(mask, Tensor):
+            if mask.device.type != "cpu" or mask.dtype != torch.bool or mask.dim() != 1:
+                raise LayoutError(
+                    f"filter: the mask is {mask.dtype} {list(mask.shape)} on {mask.device}, expected bool [seq_len] on "
+                    "the CPU"
+                )
+            mask = mask.tolist()
+        return self._changed("filter", *_change.filter_rows(self._geometry, mask))
+
+    def segment_by(self, lengths: Sequence[int]) -> "tuple[PackedLayout, Tensor]":
+        """The same rows with other attention boundaries, such as windows. Samples and parts stay.
+
+        Raises:
+            LayoutError: lengths that are negative or do not add up to the rows used.
+        """
+        return self._changed("segment_by", *_change.segment_by(self._geometry, lengths))
+
+    def permute(self, index: Tensor | Sequence[int], *, unit: int = 1) -> "tuple[PackedLayout, Tensor]":
+        """Moves blocks of `unit` rows within their samples: new block i is old block `index[i]`.
+
+        Segments keep their places: follow with `segment_by` where they move too. A part that is torn apart becomes
+        several of the same name.
+
+        Raises:
+            LayoutError: no permutation of the blocks; a row leaves its sample; `unit` does not divide the rows used;
+                an index on a device.
+        """
+        if isinstance(index, Tensor):
+            if index.device.type != "cpu" or index.dim() != 1:
+                raise LayoutError(
+                    f"permute: the index has shape {list(index.shape)} on {index.device}, expected a 1-D integer CPU "
+                    "tensor\n  fix: pass a host copy; reading it from the device would stall it"
+                )
+            index = index.tolist()
+        return self._changed("permute", *_change.permute(self._geometry, index, unit))
+
+    def coarsen(self, n: int) -> "tuple[PackedLayout, Tensor]":
+        """One row for every `n` neighbours, as after a patch merger. The index holds the first of each group.
+
+        `align` is divided by `n` where it can be, else 1.
+
+        Raises:
+            LayoutError: a part or a segment whose rows are no multiple of `n`.
+        """
+        return self._changed("coarsen", *_change.coarsen(self._geometry, n))
+
+    @staticmethod
+    def concat(layouts: "Sequence[PackedLayout]") -> "tuple[PackedLayout, Tensor]":
+        """The samples of several layouts of one device. The index counts through the old tensors laid end to end.
+
+        Raises:
+            LayoutError: no layouts; other devices, `align`, `padding`, `pad_tag`; some with tags and some without.
+        """
+        geometry, rows = _change.concat([layout._geometry for layout in layouts])
+        for index, layout in enumerate(layouts):
+            if layout._device != layouts[0]._device:
+                fail(f"concat: layout {index} is on {layout._device}, expected {layouts[0]._device} like layout 0")
+        return layouts[0]._changed("concat", geometry, rows)
+
+    def shift(self, x: Tensor, offset: int, fill: float, *, dim: int = 0) -> Tensor:
+        """Moves rows by `offset` within their segments; rows without a source get `fill`.
+
+        `shift(labels, -1, -100)` gives each row the label of its successor in the same segment. Traceable.
+
+        Raises:
+            LayoutError: `x` has not `seq_len` rows on `dim`.
+        """
+        return _take.shift(x, offset, fill, dim, self._segment_ids)
+
+    def pad_to(self, *, rows: int, segments: int, max_seqlen: int | None = None) -> "PackedLayout":
+        """This layout in a static capacity: every layout brought to the same one has metadata of the same shapes.
+
+        Args:
+            rows: the new `seq_len`.
+            segments: the new number of segments, that of the padding counted; the last boundary is repeated.
+            max_seqlen: the bound that `max_seqlen` reports; `rows` by default.
+
+        Raises:
+            LayoutError: a capacity below the layout, or rows that are no multiple of `align`.
+        """
+        return PackedLayout(_change.pad_to(self._geometry, rows, segments, max_seqlen), self._device)
+
+    def buffers(self) -> dict[str, Tensor]:
+        """Copies of `cu_seqlens`, `segment_ids`, `position_ids` and `token_tags` (if any), for `copy_into`."""
+        return _take.buffers(self._tensors)
+
+    def copy_into(self, buffers: Mapping[str, Tensor]) -> None:
+        """Writes the metadata into the `buffers()` of a layout of the same capacity, as a CUDA graph's replay needs.
+
+        Raises:
+            LayoutError: other buffers, shapes or dtypes.
+        """
+        _take.copy_into(self._tensors, buffers)
+
+    def _changed(self, what: str, geometry: Geometry, rows: Sequence[int]) -> "tuple[PackedLayout, Tensor]":
+        if torch.compiler.is_compiling():
+            fail(f"{what}: a layout is changed inside a compiled region\n  fix: change it before the call")
+        with torch.inference_mode(False):
+            if isinstance(rows, range):
+                index = torch.arange(rows.start, rows.stop, rows.step, dtype=torch.int64, device="cpu")
+            else:
+                index = torch.tensor(rows, dtype=torch.int64, device="cpu")
+            index = index.to(self._device)
+        return PackedLayout(geometry, self._device), index

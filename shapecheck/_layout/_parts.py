@@ -17,6 +17,8 @@ PADDING = "padding"
 
 def integer(value: Any, what: str) -> int:
     """`value` as an int, numpy integers included. `what` opens the `LayoutError` for anything else, bools too."""
+    if type(value) is int:
+        return value
     try:
         # A bool is an int to Python; as a size or a tag it is a mistake (`mask.any()` for `mask.sum()`).
         if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
@@ -80,10 +82,17 @@ def tag_value(value: Any, what: str) -> int:
 
 
 def _size(name: str, size: Any) -> int | tuple[int, ...]:
+    if type(size) is int and size >= 0:  # no message to prepare: layouts may have 100,000 parts
+        return size
     if isinstance(size, (tuple, list)):
         if not size:
             raise LayoutError(f"part {name!r}: the grid has no axes, expected rows or a grid such as (t, h, w)")
-        return tuple(_rows(name, n, f"axis {axis} of the grid {tuple(size)}") for axis, n in enumerate(size))
+        return tuple(
+            [
+                n if type(n) is int and n >= 0 else _rows(name, n, f"axis {axis} of the grid {tuple(size)}")
+                for axis, n in enumerate(size)
+            ]
+        )
     return _rows(name, size, "the size")
 
 

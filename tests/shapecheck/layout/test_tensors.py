@@ -49,7 +49,7 @@ def test_one_transfer():
     with Copies() as copies:
         moved = layout.to("meta")
     assert copies.calls[torch.ops.aten._to_copy] == 1
-    views = {torch.ops.aten.slice, torch.ops.aten.view, torch.ops.aten.detach}
+    views = {torch.ops.aten.slice, torch.ops.aten.view, torch.ops.aten.unsqueeze, torch.ops.aten.detach}
     assert set(copies.calls) <= {torch.ops.aten._to_copy, *views}
     assert all(tensor.device.type == "meta" for tensor in tensors(moved))
     for there, here in zip(tensors(moved), tensors(layout), strict=True):
