@@ -44,3 +44,7 @@ class ContractError(ValueError):
         self.actual = actual
         self.bound_by = bound_by
         self.hint = hint
+
+
+class ContractWarning(UserWarning):
+    """A call whose arguments do not fit together, under `on_violation="warn"`. Its text is the `ContractError`'s."""

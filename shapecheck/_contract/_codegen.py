@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from shapecheck._contract._dims import Dim, positions
 from shapecheck._contract._plan import Header, Match, MatchRun, Plan, Step, symbols
-from shapecheck._contract._spec import Argument, Spec, identifier
+from shapecheck._contract._spec import Argument, Owner, Spec, identifier
 from shapecheck._invariants import Elementwise, Operand
 from shapecheck._levels import Level
 
@@ -26,14 +26,18 @@ HELPERS = (
     "assert_on_device",
     "check_values",
     "contract",
+    "fetch",
     "float",
     "function",
     "int",
     "is_compiling",
     "isinstance",
     "len",
+    "level_in_force",
+    "missing",
     "refuse",
     "tuple",
+    "went_on",
     "violated",
 )
 
@@ -51,23 +55,30 @@ def generate(
     level: Level,
     hinted: Sequence[str],
     *,
+    fixed: bool = True,
     is_async: bool = False,
     passes_on: bool = False,
 ) -> Generated:
     """The wrapper, a function `checked` with the parameters of `signature`.
 
     Args:
-        hinted: parameters whose hints beartype enforces, and `"return"`.
+        level: what is checked; where it is not `fixed`, unless `configure` says otherwise at the call.
+        hinted: arguments whose hints beartype enforces, and `"return"`.
         passes_on: whether the function is another decorator's wrapper, which must get exactly what the caller passed:
             no defaults filled in, keywords as keywords.
     """
-    writer = _Writer(spec, signature, level, hinted, is_async, passes_on)
+    writer = _Writer(spec, signature, level, hinted, fixed, is_async, passes_on)
     return Generated(writer.write(), writer.names)
 
 
 def dtypes_key(argument: Argument) -> str:
     """What the dtypes allowed for `argument` are called among the globals."""
     return f"dtypes_{identifier(argument.name)}"
+
+
+def getter_key(owner: str) -> str:
+    """What the function that gives metadata `owner` is called among the globals."""
+    return f"get_{identifier(owner)}"
 
 
 def default_key(parameter: str) -> str:
@@ -82,10 +93,11 @@ class _Writer:
         signature: inspect.Signature,
         level: Level,
         hinted: Sequence[str],
+        fixed: bool,
         is_async: bool,
         passes_on: bool,
     ) -> None:
-        self.passes_on = passes_on
+        self.passes_on, self.fixed = passes_on, fixed
         self.spec, self.signature, self.level, self.hinted, self.is_async = spec, signature, level, hinted, is_async
         self.plan: Plan = spec.plan
         self.lines: list[str] = []
@@ -97,8 +109,9 @@ class _Writer:
         self.names: dict[str, str] = {}
         shadowed = self.taken | symbols_used
         defaults = [default_key(name) for name in signature.parameters]
-        inner = ("bound", "call", "keywords", "passed")
-        for key in (*HELPERS, *defaults, *map(dtypes_key, spec.by_name.values()), "checked", "returned", *inner):
+        getters = [getter_key(owner.name) for owner in spec.owners if owner.bound]
+        inner = ("bound", "call", "keywords", "level", "passed", "reported", "returned", "whole")
+        for key in (*HELPERS, *defaults, *getters, *map(dtypes_key, spec.by_name.values()), "checked", *inner):
             self.names[key] = self.fresh(key, shadowed)
         self.globals = SimpleNamespace(**self.names)
         self.symbols: dict[str, str] = {}  # symbol -> variable, once it may be bound
@@ -107,6 +120,13 @@ class _Writer:
         self.shapes: dict[str, str] = {}  # argument -> variable of its shape
         self.result = ""  # variable of what the function returned
         self.results: list[str] = []  # source of each single result
+        self.places = {argument.name: argument.name for argument in spec.arguments}  # argument -> its variable
+        for argument in spec.arguments:
+            if argument.name not in signature.parameters:
+                self.places[argument.name] = self.fresh(identifier(argument.name), symbols_used)
+        for owner in spec.owners:
+            if owner.name not in signature.parameters and owner.name not in self.places:
+                self.places[owner.name] = self.fresh(identifier(owner.name), symbols_used)
 
     # -- text ------------------------------------------------------------------------------------------------------
 
@@ -149,7 +169,7 @@ class _Writer:
         self.line("")
         asynchronous = "async " if self.is_async else ""
         awaited = "await " if self.is_async else ""
-        name, parameters, call = n.checked, self.parameters(), f"{awaited}{n.function}({self.forwarded()})"
+        name, parameters, call = n.checked, self.parameters(), f"{awaited}{self.call()}"
         if self.passes_on:
             with self.indented(f"{asynchronous}def {n.checked}(*{n.passed}, **{n.keywords}):"):
                 with self.indented(f"def {n.call}():"):
@@ -158,16 +178,21 @@ class _Writer:
             self.line("")
             self.line("")
             separator = "" if inspect.Parameter.POSITIONAL_ONLY in self.kinds() else "/, "
-            name, parameters, call = n.bound, f"{n.call}, {separator}{parameters}", f"{awaited}{n.call}()"
+            name, parameters = n.bound, f"{n.call}, {separator}{parameters}"
         with self.indented(f"{asynchronous}def {name}({parameters}):"):
+            if not self.fixed:
+                self.line(f"{n.level} = {n.level_in_force}({int(self.level)})")
+                with self.indented(f"if {n.level} == {int(Level.OFF)}:"):
+                    self.line(f"return {call}")
+            self.fields()
             self.declare(name for step in self.plan.arguments for name in symbols(step))
             self.steps(self.plan.arguments)
             self.static_invariants()
             self.number_invariants()
             self.hints()
-            if self.level >= Level.HOST:
+            if not self.fixed or self.level >= Level.HOST:
                 self.values()
-            if self.level is Level.DEVICE:
+            if not self.fixed or self.level is Level.DEVICE:
                 self.device_values()
             if not self.spec.returns and "return" not in self.hinted:
                 self.line(f"return {call}")
@@ -217,29 +242,78 @@ class _Writer:
         parameters = self.signature.parameters.values()
         return ", ".join(prefixes.get(parameter.kind, "{0}").format(parameter.name) for parameter in parameters)
 
+    def call(self) -> str:
+        """Source of the call of the function itself."""
+        n = self.globals
+        return f"{n.call}()" if self.passes_on else f"{n.function}({self.forwarded()})"
+
+    # -- metadata --------------------------------------------------------------------------------------------------
+
+    def fields(self) -> None:
+        """Read the fields of metadata into variables."""
+        variables = [place for name, place in self.places.items() if name not in self.signature.parameters]
+        if variables:
+            self.line(f"{' = '.join(variables)} = None")
+        for owner in self.spec.owners:
+            place = self.places.get(owner.name, owner.name)
+            if owner.bound:
+                self.line(f"{place} = {self.names[getter_key(owner.name)]}()")
+            if not owner.fields:
+                continue
+            self.line(f"# the fields of {owner.name}")
+            if owner.optional:
+                with self.indented(f"if {place} is not None:"):
+                    self.fields_of(owner, place)
+            else:
+                self.fields_of(owner, place)
+
+    def fields_of(self, owner: Owner, place: str) -> None:
+        n = self.globals
+        for one in owner.fields:
+            variable = self.places[one.argument]
+            self.line(f"{variable} = {n.fetch}({place}, {one.key!r}, {one.required})")
+            if one.required:
+                self.refuse(f"{variable} is {n.missing}")
+            if one.symbol:
+                self.refuse(f"not {n.isinstance}({variable}, {n.int})")
+                self.symbols[one.symbol] = variable
+                self.bound.add(one.symbol)
+
     # -- refusing --------------------------------------------------------------------------------------------------
 
     def refuse(self, condition: str) -> None:
-        """Report the call if `condition` is true."""
+        """Report the call if `condition` is true, and go on with the function unless that raised."""
         n = self.globals
-        values = [argument.name for argument in self.spec.arguments]
+        values = self.refused()
         if self.result:
             several = self.spec.returns_tuple and self.results  # known to be a tuple of the right length
             values.append(f"{n.returned}={self.result}" if several else f"{n.returned}=({self.result},)")
+            values.append(f"{n.whole}={self.result}")
         with self.indented(f"if {condition}:"):
-            self.line(f"return {n.refuse}({', '.join(values)})")
+            self.line(f"return {'await ' if self.is_async else ''}{n.refuse}({', '.join(values)})")
+
+    def refused(self) -> list[str]:
+        """The variables that `refuse` is given: all arguments, as the function and the contract know them."""
+        n = self.globals
+        extra = [place for name, place in self.places.items() if name not in self.signature.parameters]
+        return [*([n.call] if self.passes_on else []), *self.signature.parameters, *extra]
 
     def refusal(self) -> None:
         """Write `refuse`, which reports a call. It is off the good call's path, so it may look at everything again: at
         the shape that the result should have, so that a trace can go on until the report at run time."""
         n = self.globals
-        names = [argument.name for argument in self.spec.arguments]
-        with self.indented(f"def {n.refuse}({', '.join([*names, '*', f'{n.returned}=()'])}):"):
+        awaited = "await " if self.is_async else ""
+        names = [self.places[argument.name] for argument in self.spec.arguments]
+        with self.indented(
+            f"{'async ' if self.is_async else ''}def {n.refuse}("
+            f"{', '.join([*self.refused(), '*', f'{n.returned}=()', f'{n.whole}=None'])}):"
+        ):
             wanted = [
                 name
                 for argument in self.spec.returns
                 for dim in (argument.tensor.axes if argument.tensor else ())
                 for name in _size_names(dim)
+                if name not in self.spec.constants
             ]
             sources: dict[str, str] = {}
             for name in dict.fromkeys(wanted):
@@ -250,7 +324,14 @@ class _Writer:
             listed = f"[{', '.join(map(str, shapes))}]" if shapes and all(shapes) else "None"
             if known and listed != "None":
                 listed = f"{listed} if {known} else None"
-            self.line(f"return {n.violated}({n.contract}, [{', '.join([*names, f'*{n.returned}'])}], {listed})")
+            given = f"[{', '.join([*names, f'*{n.returned}'])}]"
+            self.line(f"{n.reported} = {n.violated}({n.contract}, {given}, {listed})")
+            with self.indented(f"if {n.reported} is not {n.went_on}:"):
+                self.line(f"return {n.reported}")
+            if self.spec.returns or "return" in self.hinted:
+                with self.indented(f"if {n.returned}:"):
+                    self.line(f"return {n.whole}")
+            self.line(f"return {awaited}{self.call()}")
         self.taken -= set(sources.values())
 
     def anywhere(self, name: str) -> str:
@@ -259,7 +340,7 @@ class _Writer:
         source = "None"
         for step in reversed(self.plan.arguments):
             if isinstance(step, Match) and step.dim.kind == "name" and step.dim.name == name:
-                place, axes = step.argument.name, step.argument.tensor.axes if step.argument.tensor else ()
+                place, axes = self.places[step.argument.name], step.argument.tensor.axes if step.argument.tensor else ()
                 fits = f"{n.isinstance}({place}, {n.Tensor}) and {place}.dim() {_rank_operator(axes)}"
                 source = f"{place}.shape[{step.axis}] if {fits} else {source}"
         return source
@@ -269,7 +350,7 @@ class _Writer:
             return None
         sizes: list[str] = []
         for dim in argument.tensor.axes:
-            if dim.kind in ("any", "run"):
+            if dim.kind in ("any", "run") or dim.broadcast or dim.attributes:
                 return None
             if dim.kind == "fixed":
                 sizes.append(str(dim.size))
@@ -289,6 +370,8 @@ class _Writer:
         Args:
             places: source of each argument's value where it is not its own name, for results.
         """
+        # Results may bind what absent arguments left open, so that arguments are looked at again with them.
+        sources = {**self.places, **(places or {})}
         groups: list[list[Step]] = []
         for step in steps:
             if groups and groups[-1][0].argument is step.argument:
@@ -297,12 +380,12 @@ class _Writer:
                 groups.append([step])
         for group in groups:
             argument = group[0].argument
-            place = (places or {}).get(argument.name, argument.name)
+            place = sources[argument.name]
             assert argument.tensor is not None
             if isinstance(group[0], Header):
                 self.line(f"# {argument.name}: {argument.tensor.text}{' | None' if argument.optional else ''}")
-            if argument.optional:
-                with self.indented(f"if {place} is not None:"):
+            if argument.open:
+                with self.indented(f"if {self.is_there(argument, place)}:"):
                     self.group(group, place)
             else:
                 self.group(group, place)
@@ -348,13 +431,18 @@ class _Writer:
             conditions.append(f"{place}.dtype {operator} {dtypes}")
         for axis, dim in positions(tensor.axes):
             if dim.kind == "fixed":
-                conditions.append(f"{self.shapes[argument.name]}[{axis}] != {dim.size}")
+                size = f"{self.shapes[argument.name]}[{axis}]"
+                wrong = f"{size} != {dim.size}"
+                conditions.append(f"({size} != 1 and {wrong})" if dim.broadcast else wrong)
         return conditions
 
     def match(self, step: Match, conditions: list[str], binds: dict[str, str]) -> None:
         size = f"{self.shapes[step.argument.name]}[{step.axis}]"
         names = step.dim.expression.names if step.dim.kind == "expression" else (step.dim.name,)
         source = step.dim.expression.code(self.symbol) if step.dim.kind == "expression" else self.symbol(step.dim.name)
+        if step.dim.broadcast:
+            self.broadcast(step, size, source, conditions, binds)
+            return
         if self.bound.issuperset(names):
             if not binds.keys().isdisjoint(names):
                 self.flush(conditions, binds)  # bound by this very argument
@@ -371,6 +459,16 @@ class _Writer:
             self.refuse(f"{source} != {size}")
             return
         self.expression(step, size, source)
+
+    def broadcast(self, step: Match, size: str, source: str, conditions: list[str], binds: dict[str, str]) -> None:
+        """`#S`: 1, or the size of S, which the first other size binds where no other axis did."""
+        if step.dim.name in self.bound:
+            conditions.append(f"({size} != 1 and {size} != {source})")
+            return
+        self.flush(conditions, binds)
+        with self.indented(f"if {source} is None and {size} != 1:"):
+            self.line(f"{source} = {size}")
+        self.refuse(f"{size} != 1 and {size} != {source}")
 
     def guarded_division(self, step: Match, condition: str) -> str:
         """`S//P` says nothing where P is 0, and must not raise."""
@@ -432,14 +530,20 @@ class _Writer:
     def operands(self, names: Iterable[str]) -> dict[str, Operand]:
         """Those of the named arguments that are tensors."""
         return {
-            name: Operand(name, self.shapes.get(name, f"{name}.shape"))
+            name: Operand(self.places[name], self.shapes.get(name, f"{self.places[name]}.shape"))
             for name in names
             if self.spec.by_name[name].tensor is not None
         }
 
+    def is_there(self, argument: Argument, place: str) -> str:
+        """Condition under which an argument that need not be a tensor is one."""
+        n = self.globals
+        return f"{n.isinstance}({place}, {n.Tensor})" if argument.mixed else f"{place} is not None"
+
     def present(self, names: Iterable[str]) -> list[str]:
         """Conditions under which the named arguments are there."""
-        return [f"{name} is not None" for name in dict.fromkeys(names) if self.spec.by_name[name].optional]
+        found = [self.spec.by_name[name] for name in dict.fromkeys(names)]
+        return [self.is_there(argument, self.places[argument.name]) for argument in found if argument.open]
 
     def static_invariants(self) -> None:
         for argument in self.spec.arguments:
@@ -460,12 +564,9 @@ class _Writer:
     def number_invariants(self) -> None:
         n = self.globals
         for argument in self.spec.arguments:
-            if not argument.number:
-                continue
-            for invariant in argument.invariants:
-                code = (
-                    invariant.number_code(argument.name, self.symbols) if isinstance(invariant, Elementwise) else None
-                )
+            for invariant in self.spec.guards(argument):
+                place = self.places[argument.name]
+                code = invariant.number_code(place, self.symbols) if isinstance(invariant, Elementwise) else None
                 if code is None:
                     continue
                 self.line(f"# {argument.name}: {invariant!r}")
@@ -474,14 +575,14 @@ class _Writer:
                     " and ".join(
                         [
                             *conditions,
-                            f"not ({n.isinstance}({argument.name}, ({n.int}, {n.float})) and {code})",
+                            f"not ({n.isinstance}({place}, ({n.int}, {n.float})) and {code})",
                         ]
                     )
                 )
 
     def hints(self) -> None:
         n = self.globals
-        names = [name for name in self.hinted if name != "return"]
+        names = [self.places[name] for name in self.hinted if name != "return"]
         if names:
             # Not in a compiled region: to read a number there makes Dynamo guard on its value, one more graph.
             self.refuse(f"not {n.is_compiling}() and not {n.accept_hints}({', '.join(names)})")
@@ -490,45 +591,68 @@ class _Writer:
         n = self.globals
         if not self.spec.valued:
             return
-        operands = ", ".join(self.spec.value_operands)
+        operands = ", ".join(self.places[name] for name in self.spec.value_operands)
         sizes = ", ".join(str(self.symbols.get(name)) for name in self.spec.value_symbols)
-        sync = self.level is Level.SYNC
-        check = f"not {n.check_values}({n.contract}, [{operands}], [{sizes}], {sync})"
-        if not sync and all(argument.tensor is not None for argument in self.spec.valued):
-            on_host = [
-                f"({argument.name} is not None and {argument.name}.is_cpu)"
-                if argument.optional
-                else f"{argument.name}.is_cpu"
-                for argument in self.spec.valued
-            ]
+        sync = str(self.level is Level.SYNC) if self.fixed else f"{n.level} == {int(Level.SYNC)}"
+        conditions = [] if self.fixed else [f"{n.level} >= {int(Level.HOST)}"]
+        deciding = self.deciding()
+        if sync != "True" and deciding:
+            on_host = [] if self.fixed else [sync]
+            for argument in deciding:
+                place = self.places[argument.name]
+                there = self.is_there(argument, place)
+                on_host.append(f"({there} and {place}.is_cpu)" if argument.open else f"{place}.is_cpu")
             some = " or ".join(on_host)
-            check = f"({some}) and {check}" if len(on_host) > 1 else f"{some} and {check}"
-        self.line("# values on the host" if not sync else "# values, wherever they are")
-        self.refuse(check)
+            conditions.append(f"({some})" if len(on_host) > 1 else some)
+        self.line("# values on the host" if sync != "True" else "# values, wherever they are")
+        check = f"not {n.check_values}({n.contract}, [{operands}], [{sizes}], {sync})"
+        self.refuse(" and ".join([*conditions, check]))
+
+    def deciding(self) -> list[Argument]:
+        """Tensors of which one must be on the host for the value checks to say anything; none where they may anyhow."""
+        names: list[str] = []
+        for argument in self.spec.valued:
+            others = [name for one in self.spec.value_invariants(argument) for name in one.arguments()]
+            if argument.tensor is not None:
+                names.append(argument.name)
+            elif argument.number and all(self.spec.by_name[name].tensor is not None for name in others):
+                names += others
+            else:
+                return []
+        return [self.spec.by_name[name] for name in dict.fromkeys(names)]
 
     def device_values(self) -> None:
         n = self.globals
-        valued = [argument for argument in self.spec.valued if argument.tensor is not None]
-        checks: list[tuple[Argument, str]] = []
-        for argument in valued:
-            codes = []
+        checks: dict[tuple[str, ...], list[str]] = {}  # by the tensors that must be on an accelerator
+        for argument in self.spec.valued:
+            if argument.tensor is None and not argument.number:
+                continue
             for invariant in self.spec.value_invariants(argument):
                 others = self.operands(invariant.arguments())
-                if any(self.spec.by_name[name].optional for name in others):
+                absent = [name for name in others if self.spec.by_name[name].open]
+                if absent or (argument.number and argument.optional):
                     continue
-                code = invariant.condition_code(argument.name, self.definite_symbols(), others)
+                code = invariant.condition_code(self.places[argument.name], self.definite_symbols(), others)
                 if code is not None:
-                    codes.append(code)
-            if codes:
-                checks.append((argument, " & ".join(codes)))
+                    tensors = (argument.name, *others) if argument.tensor is not None else tuple(others)
+                    checks.setdefault(tensors, []).append(code)
         if not checks:
             return
-        conditions = self.fresh("conditions")
         self.line("# values on an accelerator: asserted there, without a sync")
+        if self.fixed:
+            self.assertions(checks)
+        else:
+            with self.indented(f"if {n.level} == {int(Level.DEVICE)}:"):
+                self.assertions(checks)
+
+    def assertions(self, checks: Mapping[tuple[str, ...], Sequence[str]]) -> None:
+        n = self.globals
+        conditions = self.fresh("conditions")
         self.line(f"{conditions} = []")
-        for argument, code in checks:
-            with self.indented(f"if {n.accelerated}({argument.name}):"):
-                self.line(f"{conditions}.append({code})")
+        for tensors, codes in checks.items():
+            there = " and ".join(f"{n.accelerated}({self.places[name]})" for name in tensors)
+            with self.indented(f"if {there}:"):
+                self.line(f"{conditions}.append({' & '.join(codes)})")
         with self.indented(f"if {conditions}:"):
             self.line(f"{n.assert_on_device}({conditions}, {device_message(self.spec)!r})")
 
@@ -546,7 +670,7 @@ class _Writer:
             self.results = [f"{self.result}[{i}]" for i in range(count)]
         else:
             self.results = [self.result]
-        if self.unsure or any(argument.optional for argument in self.spec.returns):
+        if self.unsure or any(argument.open for argument in self.spec.returns):
             self.declare(name for step in self.plan.returns for name in symbols(step))
         places = {argument.name: place for argument, place in zip(self.spec.returns, self.results, strict=False)}
         self.steps(self.plan.returns, places)

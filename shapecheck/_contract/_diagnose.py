@@ -8,7 +8,7 @@ from typing import Any
 from shapecheck._contract._dims import positions
 from shapecheck._contract._plan import Header, Match, MatchRun, Step
 from shapecheck._contract._plan import symbols as symbols_of
-from shapecheck._contract._spec import Argument, Spec, TensorSpec
+from shapecheck._contract._spec import Argument, Field, Missing, Spec, TensorSpec
 from shapecheck._contract._values import on_host
 from shapecheck._invariants import COMPARABLE, Finding, PrefixSum, SameBatch, Scope, is_tensor, shown
 
@@ -20,6 +20,7 @@ class Stub:
     shape: tuple[int, ...]
     dtype: str
     device: str
+    strides: tuple[int, ...] | None = None  # None where a tensor has none, as sparse and nested ones
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,10 @@ def diagnose(
         walk.symbols[name] = size
         if (binder := _binder(spec, name)) is not None:
             walk.bound_by[name] = binder
+    for owner in spec.owners:
+        for one in owner.fields:
+            if (found := _field(walk, one)) is not None:
+                return found
     for step in spec.plan.arguments:
         if (found := _step(walk, step)) is not None:
             return found
@@ -100,7 +105,7 @@ def diagnose(
         if (found := _static_invariants(walk, argument)) is not None:
             return found
     for argument in spec.arguments:
-        if argument.number and argument.invariants and (found := _number(walk, argument)) is not None:
+        if spec.guards(argument) and (found := _number(walk, argument)) is not None:
             return found
     if read_values:
         for argument in spec.valued:
@@ -119,12 +124,37 @@ def _binder(spec: Spec, symbol: str) -> tuple[str, int] | None:
     return None
 
 
+def _field(walk: _Walk, one: Field) -> Violation | None:
+    """A field that is missing, or an attribute that is no size; binds the symbol of one that is."""
+    if one.argument not in walk.values:
+        return None
+    value, argument = walk.values[one.argument], walk.spec.by_name[one.argument]
+    wanted = argument.tensor.text if argument.tensor else argument.hint
+    if value is Missing or (isinstance(value, Foreign) and value.type_name == "type"):
+        return Violation(
+            argument=one.argument,
+            problem=f"{one.argument} is missing or None, expected {wanted}",
+            expected=wanted,
+            hint="set it where the metadata is built",
+        )
+    if one.symbol and value is not None:
+        if not isinstance(value, int):
+            return Violation(
+                argument=one.argument,
+                problem=f"{one.argument} is {described(value)}, expected an int: an annotation has it as a size",
+                expected="int",
+                actual=type(value).__name__,
+            )
+        walk.symbols[one.symbol] = value
+    return None
+
+
 def _step(walk: _Walk, step: Step) -> Violation | None:
     argument = step.argument
     if argument.name not in walk.values:
         return None
     value = walk.values[argument.name]
-    if value is None and argument.optional:
+    if (value is None and argument.optional) or (argument.mixed and not is_tensor_like(value)):
         return None
     assert argument.tensor is not None
     match step:
@@ -209,7 +239,7 @@ def _header(argument: Argument, tensor: TensorSpec, value: Any) -> Violation | N
             hint=fix,
         )
     for axis, dim in positions(tensor.axes):
-        if dim.kind == "fixed" and shape[axis] != dim.size:
+        if dim.kind == "fixed" and shape[axis] != dim.size and not (dim.broadcast and shape[axis] == 1):
             at = axis if axis >= 0 else len(shape) + axis
             return Violation(
                 argument=name,
@@ -237,6 +267,8 @@ def _match(walk: _Walk, step: Match, value: Any) -> Violation | None:
     axis = step.axis if step.axis >= 0 else len(value.shape) + step.axis
     if step.dim.kind == "name":
         symbol = step.dim.name
+        if step.dim.broadcast and size == 1:
+            return None
         if symbol not in walk.symbols:
             walk.symbols[symbol] = size
             walk.bound_by[symbol] = (name, axis)
@@ -356,7 +388,7 @@ def _number(walk: _Walk, argument: Argument) -> Violation | None:
             expected=argument.hint,
             actual=value.type_name if isinstance(value, Foreign) else type(value).__name__,
         )
-    for invariant in walk.spec.value_invariants(argument):
+    for invariant in walk.spec.guards(argument):
         if (finding := invariant.find(value, walk.scope())) is not None:
             return walk.violation(argument, finding)
     return None

@@ -1,5 +1,6 @@
 """The axes of one jaxtyping annotation. Free of torch and of jaxtyping's private classes."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -17,23 +18,36 @@ class Dim:
         text: as written.
         size: the number, for `"fixed"`.
         name: the symbol, for `"name"`, and for a `"run"` whose sizes are compared.
+        broadcast: whether a size of 1 is fine too (`#S`).
+        source: an `"expression"` in the grammar of expressions: `{self.heads}` is a symbol there.
+        attributes: the dotted names in braces.
     """
 
     kind: Literal["fixed", "name", "expression", "any", "run"]
     text: str
     size: int = 0
     name: str = ""
+    broadcast: bool = False
+    source: str = ""
+    attributes: tuple[str, ...] = ()
 
     @property
     def expression(self) -> Expression:
-        return parse(self.text)
+        return parse(self.source or self.text)
+
+
+def attribute_symbol(path: str) -> str:
+    """The symbol that stands for `{path}` in expressions."""
+    return path.replace(".", "__dot__") + "__"
 
 
 def parse_dims(text: str) -> tuple[Dim, ...]:
     """Parse the axis string of a jaxtyping annotation.
 
-    Raises ValueError, in the user's terms, for what is malformed or not supported: broadcastable (`#S`) and
-    tree-path (`?S`) axes, two runs, a negative size, an expression outside the grammar.
+    `{self.heads}` reads an attribute of an argument at the call, or a number among the arguments.
+
+    Raises ValueError, in the user's terms, for what is malformed or not supported: broadcastable runs and expressions,
+    tree-path axes (`?S`), two runs, a negative size, an expression outside the grammar.
     """
     dims = tuple(_parse_dim(element) for element in text.split())
     if sum(dim.kind == "run" for dim in dims) > 1:
@@ -54,21 +68,38 @@ def _parse_dim(text: str) -> Dim:
     if body == "...":
         return Dim("run", text)
     modifiers = body[: len(body) - len(body.lstrip("*#?"))]
-    for mark, meaning in (("#", "broadcastable axes"), ("?", "tree-path axes"), ("{", "axes from an attribute")):
-        if mark in modifiers or (mark == "{" and mark in body):
-            raise ValueError(f"{text!r}: {meaning} are not supported by @contract")
-    run = body.startswith("*")
-    body = body.removeprefix("*")
+    if "?" in modifiers:
+        raise ValueError(f"{text!r}: tree-path axes are not supported by @contract")
+    if modifiers.count("*") > 1:
+        raise ValueError(f"{text!r}: `*` must be followed by a name")
+    run, broadcast = "*" in modifiers, "#" in modifiers
+    body = body[len(modifiers) :]
+    if broadcast and (run or not (body.isidentifier() or body.isdecimal())):
+        raise ValueError(f"{text!r}: only a name or a number can be broadcastable under @contract")
     if body.startswith("_") and (body == "_" or body.isidentifier()):
         return Dim("run" if run else "any", text)
     if body.isidentifier():
-        return Dim("run" if run else "name", text, name=body)
+        return Dim("run" if run else "name", text, name=body, broadcast=broadcast)
     if run:
         raise ValueError(f"{text!r}: `*` must be followed by a name")
+    if "{" in body:
+        return _of_attributes(body)
     try:
         size = int(body)
     except ValueError:
         return Dim("expression", parse(body).source)
     if size < 0:
         raise ValueError(f"{text!r}: an axis cannot have a negative size")
-    return Dim("fixed", text, size=size)
+    return Dim("fixed", text, size=size, broadcast=broadcast)
+
+
+_BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+def _of_attributes(text: str) -> Dim:
+    paths = tuple(dict.fromkeys(_BRACES.findall(text)))
+    for path in paths:
+        if not all(part.isidentifier() for part in path.split(".")):
+            raise ValueError(f"{text!r}: {{{path}}} must be the dotted name of a number, as {{self.heads}} is")
+    source = _BRACES.sub(lambda found: attribute_symbol(found[1]), text)
+    return Dim("expression", text, source=parse(source).source, attributes=paths)

@@ -7,6 +7,7 @@ own that have nothing but that axis, and an axis of which nothing can be said in
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -34,16 +35,19 @@ class Normalized:
     key: tuple[tuple[str, str], ...]
 
 
-def normalize(annotations: Mapping[str, Any], values: Mapping[str, Any]) -> Normalized:
+def normalize(
+    annotations: Mapping[str, Any], values: Mapping[str, Any], constants: Mapping[str, int] = MappingProxyType({})
+) -> Normalized:
     """Rewrite jaxtyping `annotations` for one call.
 
     Args:
         annotations: jaxtyping annotation of each tensor at hand.
         values: its value, by the same names.
+        constants: symbols whose sizes are known.
 
     Raises UnsolvableError.
     """
-    sizes = _sizes(annotations, values)
+    sizes = _sizes(annotations, values, constants)
     rewritten: dict[str, Any] = {}
     filled: dict[str, Any] = {}
     key: list[tuple[str, str]] = []
@@ -53,8 +57,8 @@ def normalize(annotations: Mapping[str, Any], values: Mapping[str, Any]) -> Norm
         filled[f"binds_{symbol}"] = torch.empty(size, device="meta")
     for name, annotation in annotations.items():
         dims = " ".join(_rewritten(dim, sizes) for dim in parse_dims(annotation.dim_str))
-        # "return[0]" is no parameter's name
-        parameter = identifier(name) if "[" in name else f"{name}_"
+        # "return[0]" and "meta.cu_seqlens" are no parameters' names
+        parameter = f"{identifier(name)}_"
         rewritten[parameter] = annotation.dtype[Tensor, dims]
         key.append((name, dims))
         filled[parameter] = values[name]
@@ -65,12 +69,13 @@ def _rewritten(dim: Dim, sizes: Mapping[str, int]) -> str:
     if dim.kind != "expression":
         return dim.text
     try:
-        return str(dim.expression.evaluate(sizes)) if dim.expression.evaluate(sizes) < 0 else dim.text
+        size = dim.expression.evaluate(sizes)
+        return str(size) if size < 0 or dim.attributes else dim.text
     except (KeyError, ZeroDivisionError):
         return "_"
 
 
-def _sizes(annotations: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, int]:
+def _sizes(annotations: Mapping[str, Any], values: Mapping[str, Any], constants: Mapping[str, int]) -> dict[str, int]:
     """Sizes of the symbols: from plain axes, then by solving expressions, as long as that finds more."""
     axes = [
         (dim, value.shape[position])
@@ -78,9 +83,9 @@ def _sizes(annotations: Mapping[str, Any], values: Mapping[str, Any]) -> dict[st
         if isinstance(value := values[name], Tensor)
         for position, dim in _placed(parse_dims(annotation.dim_str), value.dim())
     ]
-    sizes: dict[str, int] = {}
+    sizes: dict[str, int] = dict(constants)
     for dim, size in axes:
-        if dim.kind == "name":
+        if dim.kind == "name" and not dim.broadcast:
             sizes.setdefault(dim.name, size)
     found = True
     while found:

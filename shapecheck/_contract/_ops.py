@@ -15,16 +15,19 @@ from torch import Tensor
 
 from shapecheck._contract._diagnose import diagnose
 from shapecheck._contract._message import error
+from shapecheck._contract._reaction import contracts, react
 from shapecheck._contract._spec import from_payload
 from shapecheck._contract._transport import join_operands, unpack
 from shapecheck._contract._values import values_hold
+from shapecheck._settings import Reaction, reaction_in_force
 
 _LIBRARY = torch.library.Library("shapecheck", "DEF")  # type: ignore[no-untyped-call]
 _LIBRARY.define(  # type: ignore[no-untyped-call]
     "violation(Tensor[] tensors, SymInt[] numbers, str kinds, str contract, SymInt[] shape, ScalarType dtype) -> Tensor"
 )
 _LIBRARY.define(  # type: ignore[no-untyped-call]
-    "check_values(Tensor?[] tensors, SymInt[] numbers, int[] counts, SymInt[] symbols, str contract, bool sync) -> ()"
+    "check_values(Tensor?[] tensors, SymInt[] numbers, int[] counts, SymInt[] symbols, str contract, bool sync,"
+    " str reaction) -> ()"
 )
 
 
@@ -78,6 +81,7 @@ def _check_values(
     symbols: Sequence[int],
     contract: str,
     sync: bool,
+    reaction: str,
 ) -> None:
     spec = from_payload(contract)
     operands = join_operands(tensors, numbers, counts)
@@ -85,7 +89,19 @@ def _check_values(
     if not values_hold(spec, operands, sizes, sync):
         values = dict(zip(spec.value_operands, operands, strict=True))
         known = {name: size for name, size in zip(spec.value_symbols, sizes, strict=True) if size is not None}
-        raise error(spec, diagnose(spec, values, read_values=True, sync=sync, symbols=known), values)
+        found = error(spec, diagnose(spec, values, read_values=True, sync=sync, symbols=known), values)
+        react(_reaction(reaction), found)
+
+
+def _reaction(code: str) -> Reaction:
+    """From what `check_values` carries: `raise`, `warn`, or the number of a contract with its own function.
+
+    A graph that inductor cached may run in a process that has no contract of that number: there it raises.
+    """
+    if code == "warn":
+        return "warn"
+    own = contracts.get(int(code)) if code.isdecimal() else None
+    return reaction_in_force(own.reaction) if own is not None else "raise"
 
 
 @torch.library.register_fake("shapecheck::check_values", lib=_LIBRARY)  # type: ignore[untyped-decorator]
@@ -96,6 +112,7 @@ def _check_values_fake(
     symbols: Sequence[int],
     contract: str,
     sync: bool,
+    reaction: str,
 ) -> None:
     return None
 
@@ -110,10 +127,11 @@ def _check_values_vmap(
     symbols: Sequence[int],
     contract: str,
     sync: bool,
+    reaction: str,
 ) -> tuple[None, None]:
     # A sample's own values cannot be read; what all samples share can.
     shared = [None if dim is not None else tensor for tensor, dim in zip(tensors, in_dims[0], strict=True)]
-    torch.ops.shapecheck.check_values(shared, numbers, counts, symbols, contract, sync)
+    torch.ops.shapecheck.check_values(shared, numbers, counts, symbols, contract, sync, reaction)
     return None, None
 
 

@@ -53,11 +53,15 @@ class Plan:
     definite: frozenset[str]
 
 
-def make_plan(arguments: Sequence["Argument"], returns: Sequence["Argument"]) -> Plan:
-    """Order the checks; raises AnnotationError for an axis that nothing can bind, or an invariant that reads one."""
-    known: set[str] = set()
-    required = [argument for argument in arguments if not argument.optional]
-    optional = [argument for argument in arguments if argument.optional]
+def make_plan(arguments: Sequence["Argument"], returns: Sequence["Argument"], constants: Iterable[str] = ()) -> Plan:
+    """Order the checks; raises AnnotationError for an axis that nothing can bind, or an invariant that reads one.
+
+    Args:
+        constants: symbols whose sizes are known before any argument is looked at.
+    """
+    known: set[str] = set(constants)
+    required = [argument for argument in arguments if not argument.open]
+    optional = [argument for argument in arguments if argument.open]
     steps = [*_named(required, known)]
     steps += _solvable(required, known)
     definite = frozenset(known)
@@ -65,11 +69,13 @@ def make_plan(arguments: Sequence["Argument"], returns: Sequence["Argument"]) ->
     steps += _solvable(optional, known)
     # Required arguments may use a symbol that only an optional one binds.
     steps += _solvable(required, known, placed=steps)
+    steps += _broadcast((*required, *optional), known)
     _refuse_unsolved((*required, *optional), steps, known)
     for argument in arguments:
         _refuse_unknown(argument, known, {other.name for other in arguments})
     results = [*_named(returns, known)]
     results += _solvable(returns, known)
+    results += _broadcast(returns, known)
     _refuse_unsolved(returns, results, known)
     results += _again([*steps, *results], definite)
     steps += _again(steps, definite)
@@ -108,7 +114,7 @@ def _named(arguments: Iterable["Argument"], known: set[str]) -> Iterable[Step]:
             continue
         yield Header(argument)
         for axis, dim in positions(_axes(argument)):
-            if dim.kind == "name":
+            if dim.kind == "name" and not dim.broadcast:
                 known.add(dim.name)
                 yield Match(argument, axis, dim)
         axes = argument.tensor.axes
@@ -116,6 +122,18 @@ def _named(arguments: Iterable["Argument"], known: set[str]) -> Iterable[Step]:
             if dim.kind == "run" and dim.name:
                 known.add(f"*{dim.name}")
                 yield MatchRun(argument, i, len(axes) - i - 1, dim)
+
+
+def _broadcast(arguments: Iterable["Argument"], known: set[str]) -> list[Step]:
+    """`#S` comes last: an axis of 1 says nothing of S."""
+    steps: list[Step] = [
+        Match(argument, axis, dim)
+        for argument in arguments
+        for axis, dim in positions(_axes(argument))
+        if dim.broadcast and dim.kind == "name"
+    ]
+    known.update(name for step in steps for name in symbols(step))
+    return steps
 
 
 def _solvable(arguments: Iterable["Argument"], known: set[str], placed: Sequence[Step] = ()) -> list[Step]:

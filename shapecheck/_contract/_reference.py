@@ -14,9 +14,10 @@ from torch import Tensor
 
 from shapecheck._contract._annotations import Reading
 from shapecheck._contract._diagnose import dtype_name
+from shapecheck._contract._fields import fetch
 from shapecheck._contract._hints import CONFIG
 from shapecheck._contract._normalize import UnsolvableError, normalize
-from shapecheck._contract._spec import Spec, identifier
+from shapecheck._contract._spec import Missing, Spec, identifier
 from shapecheck._contract._values import on_host
 from shapecheck._errors import ContractError
 from shapecheck._invariants import Scope
@@ -30,8 +31,9 @@ def reference_wrapper(function: Callable[..., Any], reading: Reading, level: Lev
     def before(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         bound = reading.signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        _check(reading, bound.arguments, level, checks)
-        return dict(bound.arguments)
+        values = _with_fields(reading, bound.arguments)
+        _check(reading, values, level, checks)
+        return values
 
     def after(values: dict[str, Any], result: Any) -> Any:
         if "return" in reading.hints or reading.spec.returns:
@@ -51,6 +53,21 @@ def reference_wrapper(function: Callable[..., Any], reading: Reading, level: Lev
     return checked_async if inspect.iscoroutinefunction(function) else checked
 
 
+def _with_fields(reading: Reading, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments, and the fields of those that have some."""
+    values = dict(arguments)
+    for owner in reading.spec.owners:
+        if owner.bound:
+            values[owner.name] = reading.bind[owner.name]()
+        absent = values.get(owner.name) is None and owner.optional
+        for one in owner.fields:
+            value = None if absent else fetch(values[owner.name], one.key, one.required)
+            if value is Missing:
+                raise ContractError(f"{reading.spec.function}: {one.argument} is missing", argument=one.argument)
+            values[one.argument] = value
+    return values
+
+
 def _results(spec: Spec, result: Any) -> dict[str, Any]:
     if not spec.returns_tuple:
         return {"return": result}
@@ -64,10 +81,13 @@ def _check(reading: Reading, values: Mapping[str, Any], level: Level, checks: di
     here = {
         name: annotation
         for name, annotation in reading.annotations.items()
-        if name in values and not (values[name] is None and spec.by_name[name].optional)
+        if name in values
+        and not (values[name] is None and spec.by_name[name].optional)
+        and not (spec.by_name[name].mixed and not isinstance(values[name], Tensor))
     }
     try:
-        normalized = normalize(here, values)
+        constants = {symbol: values[name] for symbol, name in spec.constants.items()}
+        normalized = normalize(here, values, constants)
     except UnsolvableError as error:
         raise ContractError(f"{spec.function}: {error}") from error
     parameters = dict(normalized.annotations)
@@ -105,8 +125,8 @@ def _check_invariants(spec: Spec, values: Mapping[str, Any], symbols: Mapping[st
                 invariant.find_static(value, static) is not None
                 or (possible is not None and dtype_name(value) not in possible)
             )
-            reads = argument.number or level >= Level.HOST
-            if not broken and reads and invariant in spec.value_invariants(argument):
+            guard = invariant in spec.guards(argument)
+            if not broken and (guard or (level >= Level.HOST and invariant in spec.value_invariants(argument))):
                 plain = _plain(value, level)
                 others = {name: _plain(values.get(name), level) for name in invariant.arguments()}
                 scope = Scope(symbols, {}, {name: other for name, other in others.items() if other is not None})

@@ -13,6 +13,10 @@ from shapecheck._contract._plan import Plan, make_plan
 from shapecheck._invariants import Invariant
 
 
+class Missing:
+    """Stands for a field that metadata does not have. Never instantiated."""
+
+
 @dataclass(frozen=True)
 class TensorSpec:
     """What an annotation says of a tensor.
@@ -43,6 +47,7 @@ class Argument:
         invariants: value invariants, in the order written.
         hint: text of the hint of an argument that is no tensor, or None.
         number: whether that hint admits nothing but Python numbers, so that their invariants become guards.
+        mixed: whether what is no tensor is fine too, as far as the hint goes: `Float[Tensor, "S C"] | str`.
     """
 
     name: str
@@ -51,6 +56,46 @@ class Argument:
     invariants: tuple[Invariant, ...] = ()
     hint: str | None = None
     number: bool = False
+    mixed: bool = False
+
+    @property
+    def open(self) -> bool:
+        """Whether a call need not bring a tensor here."""
+        return self.optional or self.mixed
+
+
+@dataclass(frozen=True)
+class Field:
+    """One thing that is read from an argument before the checks.
+
+    Attributes:
+        key: the key, the attribute's name, or the index.
+        argument: name of the argument that it becomes, as in messages.
+        required: whether it must be there and not None.
+        symbol: the axis symbol whose size it is, for `{self.heads}` in an annotation; "" for none.
+    """
+
+    key: str | int
+    argument: str
+    required: bool
+    symbol: str = ""
+
+
+@dataclass(frozen=True)
+class Owner:
+    """An argument whose fields are arguments of their own.
+
+    Attributes:
+        name: of the argument; of the metadata, where `bound`.
+        fields: what is read from it.
+        optional: whether it may be None, and then has no fields.
+        bound: whether it is no argument but comes from a function.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+    optional: bool = False
+    bound: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,16 +107,23 @@ class Spec:
         arguments: annotated arguments in signature order.
         returns: the results that are checked, `()` for none.
         returns_tuple: whether the function returns a tuple of them.
+        owners: the arguments that have fields, each before those that are its fields.
     """
 
     function: str
     arguments: tuple[Argument, ...]
     returns: tuple[Argument, ...] = ()
     returns_tuple: bool = False
+    owners: tuple[Owner, ...] = ()
 
     @cached_property
     def plan(self) -> Plan:
-        return make_plan(self.arguments, self.returns)
+        return make_plan(self.arguments, self.returns, self.constants)
+
+    @cached_property
+    def constants(self) -> dict[str, str]:
+        """The axis symbols that are attributes, with the arguments that hold their sizes."""
+        return {one.symbol: one.argument for owner in self.owners for one in owner.fields if one.symbol}
 
     @cached_property
     def by_name(self) -> dict[str, Argument]:
@@ -79,11 +131,16 @@ class Spec:
 
     @cached_property
     def valued(self) -> tuple[Argument, ...]:
-        """Tensors and sequences whose values are checked."""
-        return tuple(one for one in self.arguments if self.value_invariants(one) and not one.number)
+        """Tensors and sequences whose values are checked, and numbers that are held against them."""
+        return tuple(one for one in self.arguments if self.value_invariants(one))
+
+    def guards(self, argument: Argument) -> tuple[Invariant, ...]:
+        """The invariants of a Python number that need nothing else: they become guards."""
+        return tuple(one for one in argument.invariants if not one.arguments()) if argument.number else ()
 
     def value_invariants(self, argument: Argument) -> tuple[Invariant, ...]:
-        """The invariants that have to look at values: also those over shapes, where one side is no tensor."""
+        """The invariants that have to look at values: also those over shapes, where one side is no tensor. `guards` are
+        not among them."""
         return self._value_invariants[argument.name]
 
     @cached_property
@@ -92,9 +149,12 @@ class Spec:
             argument.name: tuple(
                 one
                 for one in argument.invariants
-                if one.reads_values()
-                or argument.tensor is None
-                or any(self.by_name[name].tensor is None for name in one.arguments())
+                if one not in self.guards(argument)
+                and (
+                    one.reads_values()
+                    or argument.tensor is None
+                    or any(self.by_name[name].tensor is None for name in one.arguments())
+                )
             )
             for argument in self.arguments
         }
@@ -132,14 +192,15 @@ class Spec:
                 "arguments": [_argument_data(argument) for argument in self.arguments],
                 "returns": [_argument_data(argument) for argument in self.returns],
                 "returns_tuple": self.returns_tuple,
+                **({"owners": [dataclasses.asdict(owner) for owner in self.owners]} if self.owners else {}),
             },
             separators=(",", ":"),
         )
 
 
 def identifier(name: str) -> str:
-    """`name` where Python wants an identifier: `return[0]` is none."""
-    return name.replace("[", "_").replace("]", "")
+    """`name` where Python wants an identifier: `return[0]` and `meta.cu_seqlens` are none."""
+    return name.replace("[", "_").replace("]", "").replace(".", "_")
 
 
 def _argument_data(argument: Argument) -> dict[str, Any]:
@@ -154,6 +215,8 @@ def _argument_data(argument: Argument) -> dict[str, Any]:
         data["hint"] = argument.hint
     if argument.number:
         data["number"] = True
+    if argument.mixed:
+        data["mixed"] = True
     return data
 
 
@@ -168,7 +231,12 @@ def _argument(data: dict[str, Any]) -> Argument:
         invariants=tuple(getattr(invariants, kind).rebuild(fields) for kind, fields in data.get("invariants", ())),
         hint=data.get("hint"),
         number=data.get("number", False),
+        mixed=data.get("mixed", False),
     )
+
+
+def _owner(data: dict[str, Any]) -> Owner:
+    return Owner(**{**data, "fields": tuple(Field(**one) for one in data["fields"])})
 
 
 @lru_cache(maxsize=256)
@@ -180,4 +248,5 @@ def from_payload(payload: str) -> Spec:
         arguments=tuple(map(_argument, data["arguments"])),
         returns=tuple(map(_argument, data["returns"])),
         returns_tuple=data["returns_tuple"],
+        owners=tuple(map(_owner, data.get("owners", ()))),
     )

@@ -12,6 +12,8 @@ from shapecheck._contract._spec import Spec
 
 _TENSOR, _NUMBER, _NONE, _FOREIGN = "t", "n", "-", "="
 
+_ALONE = -2
+
 
 def pack(values: Sequence[Any]) -> tuple[list[Tensor], list[int], str]:
     """Tensors, numbers, and a string that says which value is which. Traceable by Dynamo."""
@@ -49,7 +51,8 @@ def unpack(spec: Spec, tensors: Sequence[Tensor], numbers: Sequence[int], kinds:
 
 
 def split_operands(operands: Sequence[Any]) -> tuple[list[Tensor | None], list[int], list[int]]:
-    """Operands of a value check: the readable tensors, the numbers of all sequences, and how many each has (-1: none).
+    """Operands of a value check: the readable tensors, the numbers of all sequences, and how many each has (-1: none,
+    -2: it is a number by itself).
 
     Traceable by Dynamo. Reading a sequence makes Dynamo guard on its length and its numbers.
     """
@@ -66,6 +69,9 @@ def split_operands(operands: Sequence[Any]) -> tuple[list[Tensor | None], list[i
             if len(integers) == len(operand):
                 numbers.extend(integers)
                 count = len(integers)
+        elif isinstance(operand, int):
+            numbers.append(operand)
+            count = _ALONE
         counts.append(count)
     return tensors, numbers, counts
 
@@ -74,7 +80,7 @@ def join_operands(tensors: Sequence[Tensor | None], numbers: Sequence[int], coun
     """The operands that `split_operands` was given; None for those that could not travel."""
     rest = iter(numbers)
     return [
-        tensor if count < 0 else [next(rest) for _ in range(count)]
+        next(rest) if count == _ALONE else tensor if count < 0 else [next(rest) for _ in range(count)]
         for tensor, count in zip(tensors, counts, strict=True)
     ]
 
@@ -88,7 +94,9 @@ def describe(values: Sequence[Any]) -> tuple[tuple[Any, ...], ...]:
     for value in values:
         if isinstance(value, Tensor):
             sizes = tuple([operator.index(size) for size in value.shape])
-            constants.append((_TENSOR, sizes, value.dtype, value.device))
+            strided = str(value.layout) == "torch.strided" and not value.is_nested
+            strides = tuple([operator.index(stride) for stride in value.stride()]) if strided else None
+            constants.append((_TENSOR, sizes, value.dtype, value.device, strides))
         elif value is None:
             constants.append((_NONE,))
         elif isinstance(value, int):
@@ -104,7 +112,7 @@ def restore(spec: Spec, constants: Sequence[tuple[Any, ...]]) -> dict[str, Any]:
     for argument, constant in zip((*spec.arguments, *spec.returns), constants, strict=False):
         if constant[0] == _TENSOR:
             dtype: torch.dtype = constant[2]
-            values[argument.name] = Stub(constant[1], str(dtype).removeprefix("torch."), str(constant[3]))
+            values[argument.name] = Stub(constant[1], str(dtype).removeprefix("torch."), str(constant[3]), constant[4])
         elif constant[0] == _NONE:
             values[argument.name] = None
         elif constant[0] == _NUMBER:

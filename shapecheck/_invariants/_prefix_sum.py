@@ -28,6 +28,7 @@ class PrefixSum(Invariant):
             it open.
         tail: `"exact"` wants the last boundary to equal `end`, as Ascend's kernels do; `"allow"` lets rows beyond the
             last boundary be, as flash-attn does.
+        empty: `"any"` lets segments be empty; `"none"` wants every boundary larger than the one before.
 
     Works on `[B+1]` tensors and on sequences of Python ints (the host copy).
     """
@@ -35,12 +36,15 @@ class PrefixSum(Invariant):
     start: int | None = 0
     end: str | int | None = None
     tail: Literal["exact", "allow"] = "exact"
+    empty: Literal["any", "none"] = "any"
 
     def __post_init__(self) -> None:
         if self.start is not None and not isinstance(self.start, int):
             raise ValueError(f"PrefixSum(start={self.start!r}): expected a number; a symbol goes to end=")
         if self.tail not in ("exact", "allow"):
             raise ValueError(f"PrefixSum(tail={self.tail!r}): expected 'exact' or 'allow'")
+        if self.empty not in ("any", "none"):
+            raise ValueError(f"PrefixSum(empty={self.empty!r}): expected 'any' or 'none'")
         limit_names(self.end)
 
     def symbols(self) -> tuple[str, ...]:
@@ -87,6 +91,15 @@ class PrefixSum(Invariant):
                 notes=(f"around it: {listed(near)}",),
                 hint="pass the running sum of the lengths, not the lengths",
             )
+        if self.empty == "none" and (empty := _first_empty(value, count)) is not None:
+            before = int(value[empty])
+            return Finding(
+                f"[{empty + 1}] is {before}, expected more than {before}: segment {empty} is empty",
+                expected=f"more than {before}",
+                actual=before,
+                axis=0,
+                hint="drop empty segments before the boundaries are built, on both sides of the attention",
+            )
         end = limit_value(self.end, scope.symbols)
         if end is not None and (last > end if self.tail == "allow" else last != end):
             return self._wrong_end(last, end, scope)
@@ -124,6 +137,8 @@ class PrefixSum(Invariant):
             return False
         if self.start is not None and values[0] != self.start:
             return False
+        if self.empty == "none" and len(set(values)) != len(values):
+            return False
         end = limit_value(self.end, scope.symbols)
         if end is None:
             return True
@@ -131,7 +146,10 @@ class PrefixSum(Invariant):
 
     def condition_code(self, name: str, symbols: Mapping[str, str], others: Mapping[str, Operand]) -> str:
         # `.long()`: comparing int32 with a larger number wraps around.
-        parts = [f"({name}[1:] >= {name}[:-1]).all()", f"({name}[-1].long() <= {INT32_MAX})"]
+        parts = [
+            f"({name}[1:] {'>' if self.empty == 'none' else '>='} {name}[:-1]).all()",
+            f"({name}[-1].long() <= {INT32_MAX})",
+        ]
         if self.start is not None:
             parts.append(f"({name}[0] == {self.start})")
         end = limit_source(self.end, symbols)
@@ -158,3 +176,12 @@ def _ends_and_first_decrease(boundaries: Any, count: int) -> tuple[int, int, int
     values = boundaries.tolist() if is_tensor(boundaries) else boundaries
     broken = next((i for i in range(1, count) if values[i] < values[i - 1]), None)
     return values[0], values[-1], broken
+
+
+def _first_empty(boundaries: Any, count: int) -> int | None:
+    """The first segment without rows, of boundaries that do not decrease."""
+    if is_tensor(boundaries) and count > SHORT:
+        same = boundaries[1:] == boundaries[:-1]
+        return int(same.int().argmax()) if bool(same.any()) else None
+    values = boundaries.tolist() if is_tensor(boundaries) else boundaries
+    return next((i for i in range(count - 1) if values[i + 1] == values[i]), None)

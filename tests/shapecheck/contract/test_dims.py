@@ -46,8 +46,8 @@ def test_an_expression_knows_its_symbols():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("#S", "'#S': broadcastable axes are not supported by @contract"),
-        ("rows=#S", "'rows=#S': broadcastable axes are not supported by @contract"),
+        ("#*S", "'#*S': only a name or a number can be broadcastable under @contract"),
+        ("rows=#B+1", "'rows=#B+1': only a name or a number can be broadcastable under @contract"),
         ("?S", "'?S': tree-path axes are not supported by @contract"),
         ("... *a", "only one of `...` and `*name` can stand in one annotation"),
         ("*a S *b", "only one of `...` and `*name` can stand in one annotation"),
@@ -58,7 +58,7 @@ def test_an_expression_knows_its_symbols():
         ("S...", "'S...' is not an expression"),
         ("S//0", "'S//0' divides by zero"),
         ("S,C", f"'(S, C)' in 'S,C' is not understood: {GRAMMAR}"),
-        ("{S}", "'{S}': axes from an attribute are not supported by @contract"),
+        ("{S", "'{S' is not an expression"),
         ("min(S,4)", f"'min(S, 4)' in 'min(S,4)' is not understood: {GRAMMAR}"),
     ],
 )

@@ -101,7 +101,7 @@ def test_arguments_that_are_no_tensors_have_no_steps():
         (
             [argument("cu", "B+1", PrefixSum(end="S"))],
             [],
-            "cu: PrefixSum(start=0, end='S', tail='exact') reads S, but no argument has an axis S; "
+            "cu: PrefixSum(start=0, end='S', tail='exact', empty='any') reads S, but no argument has an axis S; "
             "axes that are bound: B",
         ),
         (

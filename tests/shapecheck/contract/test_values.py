@@ -300,7 +300,7 @@ def test_words_beside_numbers_say_nothing_of_a_tensor(rows):
     [
         [0, "a"],
         [0, None],
-        object(),
+        pytest.param(object(), id="object"),
         {0: 3},
         3,
     ],

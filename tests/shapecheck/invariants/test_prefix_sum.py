@@ -19,11 +19,11 @@ SCOPE = Scope({"S": 12, "P": 4}, {"S": ("x", 1), "P": ("positions", 0)})
 few = settings(max_examples=100, deadline=None)
 
 
-def naive(values, start, end, tail):
+def naive(values, start, end, tail, empty):
     """The definition in its plainest words."""
     if len(values) < 2 or values[-1] > 2**31 - 1:
         return False
-    if any(b < a for a, b in pairwise(values)):
+    if any(b < a or (b == a and empty == "none") for a, b in pairwise(values)):
         return False
     if start is not None and values[0] != start:
         return False
@@ -45,6 +45,7 @@ invariants = st.builds(
     start=st.sampled_from([0, 0, None, 2]),
     end=st.sampled_from([None, "S", "S", "3*P", 12, "T"]),  # nothing binds T: unknown, so silent
     tail=st.sampled_from(["exact", "allow"]),
+    empty=st.sampled_from(["any", "none"]),
 )
 ends = {None: None, "S": 12, "3*P": 12, 12: 12, "T": None}
 
@@ -52,10 +53,10 @@ ends = {None: None, "S": 12, "3*P": 12, 12: 12, "T": None}
 @given(invariants, arrays)
 @few
 def test_every_form_agrees_with_the_definition(invariant, values):
-    expected = naive(values, invariant.start, ends[invariant.end], invariant.tail)
+    expected = naive(values, invariant.start, ends[invariant.end], invariant.tail, invariant.empty)
     assert invariant.holds(values, SCOPE) == expected
     assert (invariant.find(values, SCOPE) is None) == expected
-    for numbers in (values, lengthened(values)):
+    for numbers in (values,) if invariant.empty == "none" else (values, lengthened(values)):
         for dtype in (torch.int64, torch.int32):
             if dtype is torch.int32 and TOO_MANY in values:
                 continue
@@ -230,6 +231,25 @@ def test_is_data():
     invariant = PrefixSum(end="S+P", tail="allow")
     assert PrefixSum.rebuild(asdict(invariant)) == invariant
     assert len({invariant, PrefixSum(end="S+P", tail="allow"), PrefixSum(end="S+P"), PrefixSum()}) == 3
-    assert repr(invariant) == "PrefixSum(start=0, end='S+P', tail='allow')"
+    assert repr(invariant) == "PrefixSum(start=0, end='S+P', tail='allow', empty='any')"
     assert (invariant.symbols(), invariant.arguments()) == (("S", "P"), ())
     assert (PrefixSum(end=3).symbols(), PrefixSum().reads_values()) == ((), True)
+
+
+@pytest.mark.parametrize("count", [5, LONG])
+def test_no_segment_is_empty(count):
+    values = list(range(count))
+    values[3] = 2
+    invariant = PrefixSum(empty="none")
+    for form in (list, torch.tensor):
+        assert invariant.find(form(range(count)), SCOPE) is None
+        found = invariant.find(form(values), SCOPE)
+        assert found.problem == "[3] is 2, expected more than 2: segment 2 is empty"
+        assert (found.expected, found.actual, found.axis) == ("more than 2", 2, 0)
+        assert PrefixSum().find(form(values), SCOPE) is None
+    assert not bool(eval(invariant.condition_code("cu", {}, {}), {"cu": torch.tensor(values)}))
+
+
+def test_refuses_an_unknown_word_for_empty():
+    with pytest.raises(ValueError, match=r"^PrefixSum\(empty='both'\): expected 'any' or 'none'$"):
+        PrefixSum(empty="both")
