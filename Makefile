@@ -22,12 +22,13 @@ types: $(VENV)/.installed
 	cd $(VENV) && $(BIN)/mypy --strict --config-file= --cache-dir=$(CURDIR)/.mypy_cache -p shapecheck
 
 unit: $(VENV)/.installed
-	$(BIN)/pytest $(PYTEST_ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/pytest --numprocesses auto --dist worksteal $(PYTEST_ARGS)
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks.start_up
 	$(BIN)/python -m benchmarks.contracts
 	$(BIN)/python -m benchmarks.lint
+	$(BIN)/python -m benchmarks.attention
 
 format: $(VENV)/.installed
 	$(BIN)/ruff check --fix .
@@ -39,7 +40,7 @@ $(VENV)/.installed: constraints.txt $(SOURCES)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	rm -rf build
 	PIP_CONSTRAINT=$(CURDIR)/constraints.txt $(PIP) wheel --no-deps --wheel-dir build/wheel .
-	$(PIP) install --constraint constraints.txt "$$(echo build/wheel/*.whl)[torch,dev]"
+	$(PIP) install --constraint constraints.txt "$$(echo build/wheel/*.whl)[torch,dev,real]"
 	$(PIP) install --no-deps --force-reinstall build/wheel/*.whl
 	touch $@
 

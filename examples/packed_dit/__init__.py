@@ -5,7 +5,9 @@ are real: one 720p request is S = 58,816 rows.
 """
 
 from packed_dit.attention import Segments as Segments
+from packed_dit.attention import masked_attention as masked_attention
 from packed_dit.attention import segment_attention as segment_attention
+from packed_dit.attention import segment_mask as segment_mask
 from packed_dit.layout import ALIGN as ALIGN
 from packed_dit.layout import SIZES as SIZES
 from packed_dit.layout import TAGS as TAGS

@@ -1,11 +1,15 @@
-"""Attention inside each segment of a packed row, by one scaled-dot-product attention per segment."""
+"""Attention inside each segment of a packed row: one attention per segment, or one attention under a mask of all rows.
+
+Both give the same. A mask has S x S entries, and the attention under it computes all of them: it is how attention is
+mostly written, and what `torch.compile(model, backend="shapecheck")` turns into attention per segment.
+"""
 
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int32
+from jaxtyping import Bool, Float, Int32
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -59,3 +63,25 @@ def segment_attention(
 
 def _heads_first(x: Tensor, start: int, stop: int) -> Float[Tensor, "1 heads rows D"]:
     return x[start:stop].transpose(0, 1).unsqueeze(0)
+
+
+def segment_mask(segments: Segments, rows: int) -> Bool[Tensor, "rows rows"]:
+    """Which of `rows` packed queries (first axis) sees which key: true where both are in segment i.
+
+    Rows behind the last boundary see each other: they make one more segment.
+    """
+    row = torch.arange(rows, device=segments.cu_seqlens_q.device)
+    segment_of_query = torch.searchsorted(segments.cu_seqlens_q, row, right=True)
+    segment_of_key = torch.searchsorted(segments.cu_seqlens_k, row, right=True)
+    return segment_of_query.unsqueeze(1) == segment_of_key.unsqueeze(0)
+
+
+def masked_attention(
+    q: Float[Tensor, "S heads D"],
+    k: Float[Tensor, "Sk heads D"],
+    v: Float[Tensor, "Sk heads D"],
+    mask: Bool[Tensor, "S Sk"],
+) -> Float[Tensor, "S heads D"]:
+    """Attention of each query over the keys that `mask` lets it see."""
+    q, k, v = (x.transpose(0, 1).unsqueeze(0) for x in (q, k, v))
+    return scaled_dot_product_attention(q, k, v, attn_mask=mask).squeeze(0).transpose(0, 1)

@@ -1,17 +1,22 @@
 """The packed transformer: H3's forward contract on narrow widths."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated
+from functools import partial
+from typing import Annotated, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int32, Int64
 from torch import Tensor, nn
 
-from packed_dit.attention import Segments, segment_attention
+from packed_dit.attention import Segments, masked_attention, segment_attention, segment_mask
 from shapecheck import InRange, OneOf, PrefixSum, SameAsHost, SameBatch, SameDevice, contract
 
 MODALITIES = 3  # video, text, audio: tags 0, 1, 2
+
+Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+"""Attention inside the segments: queries, keys and values, each [S, heads, D], to [S, heads, D]."""
 
 _MODULATIONS = 6  # shift, scale and gate, for the attention and for the MLP
 
@@ -21,6 +26,8 @@ class Config:
     """Widths. `channels`, `audio_channels` are H3's rows: 24 x 1 x 2 x 2 of a video patch, 32 of an audio latent.
 
     `hidden / heads` is the head dimension: even, at least 6, so that every position axis gets a rotation.
+    `attention` is how the segments attend: "segments" one after the other, or "masked" all at once, under a mask of
+    S x S entries. Compile the latter with backend="shapecheck": then neither the mask nor its attention is computed.
     """
 
     channels: int = 96
@@ -29,6 +36,7 @@ class Config:
     hidden: int = 32
     heads: int = 2
     depth: int = 2
+    attention: Literal["segments", "masked"] = "segments"
 
 
 class PackedDiT(nn.Module):
@@ -106,8 +114,11 @@ class PackedDiT(nn.Module):
         modulation_index = token_tags.clamp(min=0) + MODALITIES * inverse_indices
         rotation = rotations(img_position_ids[0], self.config.hidden // self.config.heads)
         segments = Segments(cu_seqlens_q, cu_seqlens_k, cu_seqlens_q_host, cu_seqlens_k_host, max_seqlen)
+        attend: Attend = partial(segment_attention, segments=segments)
+        if self.config.attention == "masked":
+            attend = partial(masked_attention, mask=segment_mask(segments, rows.shape[0]))
         for block in self.blocks:
-            rows = block(rows, timesteps, modulation_index, rotation, segments)
+            rows = block(rows, timesteps, modulation_index, rotation, attend)
 
         rows = self.norm(rows)
         velocity: Tensor = self.video_out(rows.index_select(0, img_pos))
@@ -134,7 +145,7 @@ class Block(nn.Module):
         timesteps: Float[Tensor, "M H"],
         modulation_index: Int64[Tensor, "S"],
         rotation: tuple[Float[Tensor, "S 1 D/2"], Float[Tensor, "S 1 D/2"]],
-        segments: Segments,
+        attend: Attend,
     ) -> Float[Tensor, "S H"]:
         # One row of modulations for every pair of timestep and modality, in the order of tag + 3 * timestep.
         table = self.modulation(timesteps).view(-1, _MODULATIONS * rows.shape[1])
@@ -142,7 +153,7 @@ class Block(nn.Module):
             _MODULATIONS, dim=1
         )
         q, k, v = self.qkv(self.norm(rows) * (1 + scale) + shift).unflatten(1, (3, self.heads, -1)).unbind(1)
-        attended = segment_attention(rotate(q, rotation), rotate(k, rotation), v, segments)
+        attended = attend(rotate(q, rotation), rotate(k, rotation), v)
         rows = rows + gate * self.attention_out(attended.flatten(1))
         changed: Tensor = mlp_gate * self.mlp(self.norm(rows) * (1 + mlp_scale) + mlp_shift)
         return rows + changed

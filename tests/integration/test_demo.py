@@ -90,5 +90,7 @@ def test_the_script(tmp_path):
     lines = run.stdout.split("\n")
     assert "58,816 rows = 58,758 used + 58 padding (align 64), 1 sample, 2 segments, longest 58,758" in lines
     assert any(line.startswith("video velocity [58480, 96], audio velocity [150, 32]: ") for line in lines)
-    assert any(line.startswith("4 of 4 faults caught, ") for line in lines)
+    assert any(line.startswith("4 of 4 faults caught, the pipeline mended, 2 of 2 models lowered, ") for line in lines)
+    assert run.stdout.count("equal but for rounding") == 2
+    assert run.stdout.count("shapecheck: 1 of 1 attention lowered") == 2
     assert "jaxtyping + beartype" in run.stdout

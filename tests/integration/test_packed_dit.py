@@ -12,16 +12,18 @@ from packed_dit import (
     build_model,
     denoise,
     faults,
+    masked_attention,
     pack_requests,
     prepare,
     random_request,
     row_positions,
     segment_attention,
+    segment_mask,
 )
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.nn.functional import scaled_dot_product_attention
 
-from shapecheck import ContractError, LayoutError
+from shapecheck import ContractError, LayoutError, explain
 
 
 class Bare(PackedDiT):
@@ -88,7 +90,14 @@ class TestAttention:
         ids = torch.tensor([0] * 7 + [1] * 1 + [2] * 12)
         mask = ids[:, None] == ids[None, :]
         dense = scaled_dot_product_attention(*(x.transpose(0, 1) for x in (q, k, v)), attn_mask=mask).transpose(0, 1)
-        torch.testing.assert_close(segment_attention(q, k, v, self.segments([0, 7, 8, 20], [0, 7, 8, 20])), dense)
+        segments = self.segments([0, 7, 8, 20], [0, 7, 8, 20])
+        torch.testing.assert_close(segment_attention(q, k, v, segments), dense)
+        assert torch.equal(segment_mask(segments, 20), mask)
+        torch.testing.assert_close(masked_attention(q, k, v, mask), dense)
+
+    def test_a_mask_of_different_queries_and_keys(self):
+        mask = segment_mask(self.segments([0, 2, 6], [0, 5, 6]), 6)
+        assert mask.sum(1).tolist() == [5, 5, 1, 1, 1, 1]
 
     def test_rows_that_no_segment_covers_are_zero(self):
         torch.manual_seed(0)
@@ -168,6 +177,43 @@ class TestForward:
         request = random_request(SIZES["tiny"], seed=2)
         assert torch.equal(result.video, request.video)
         assert torch.equal(result.audio, request.audio)
+
+
+class TestMasked:
+    """The model that attends under a mask: slow as it stands, lowered by the backend."""
+
+    @pytest.fixture
+    def model(self):
+        return build_model(Config(depth=1))
+
+    @pytest.fixture
+    def masked(self):
+        return build_model(Config(depth=1, attention="masked"))
+
+    def test_equals_the_model_that_attends_segment_by_segment(self, model, masked, pair):
+        for one, other in zip(masked(**pair.arguments), model(**pair.arguments), strict=True):
+            torch.testing.assert_close(one, other)
+
+    def test_every_attention_is_lowered(self, masked, pair):
+        found = explain(masked, **pair.arguments)
+        assert [site.site.lowered for site in found.sites] == [True]
+        # Two requests and the padding.
+        assert found.sites[0].boundaries[0].longest == (max(pair.layout.lengths),) * 2
+        dense, lowered = found.saved_flops()
+        assert 0 < lowered < dense / 2
+
+    def test_compiled_with_the_backend(self, model, masked, small, pair):
+        torch._dynamo.reset()
+        compiled = torch.compile(masked, backend="shapecheck", options={"inner": "aot_eager"}, fullgraph=True)
+        for batch in (small, pair, small):
+            for one, other in zip(compiled(**batch.arguments), model(**batch.arguments), strict=True):
+                torch.testing.assert_close(one, other)
+
+    def test_a_violation_leaves_the_compiled_region(self, masked, pair):
+        torch._dynamo.reset()
+        compiled = torch.compile(masked, backend="shapecheck", options={"inner": "aot_eager"}, fullgraph=True)
+        with pytest.raises(ContractError, match=r"cu_seqlens_k axis 0 \(B\+1\) is 3, expected 4"):
+            faults.keys_of_another_batch(compiled, pair)
 
 
 def text_of(error, call, *args):
